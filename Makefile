@@ -1,0 +1,43 @@
+# Everything here works on a fresh machine with Python 3.11 to 3.13: each target first makes what it needs.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+RESULTS ?= results
+
+.PHONY: install bench test check schema catalog bench-overhead gpu-check clean
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "accelmark needs Python 3.11, 3.12 or 3.13: install one, or name it: make PYTHON=/path/to/python"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[pytorch,dev]'
+	touch $@
+
+bench: install
+	$(BIN)/accelmark run quick --out $(RESULTS)
+
+test: install
+	$(BIN)/python -m pytest
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+schema: install
+	$(BIN)/python -m accelmark.record > docs/record.schema.json
+
+catalog: install
+	$(BIN)/python -m accelmark.networks.catalog
+
+bench-overhead: install
+	$(BIN)/python bench/overhead.py
+
+# On a machine with an NVIDIA GPU, without network: uses .venv if it is there, else a Python that has PyTorch.
+gpu-check:
+	sh bench/gpu_check.sh
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

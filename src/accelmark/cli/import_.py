@@ -1,0 +1,19 @@
+"""`accelmark import`: other people's result files into a folder of Records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def import_(
+    format: Annotated[str, typer.Argument(metavar="FORMAT", help="What is read: lambda-csv.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that holds the files.")],
+    out: Annotated[Path, typer.Option(help="The folder that Records are written to.")] = Path("results"),
+) -> None:
+    """Import results of other tools as Records, and say what was not read and why."""
+    from accelmark.cli.importing import import_files
+
+    import_files(format, directory, out)

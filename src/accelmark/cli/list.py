@@ -1,0 +1,76 @@
+"""`accelmark list`: which networks and suites there are."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+KINDS = ("networks", "suites")
+
+
+def list_(
+    kind: Annotated[str, typer.Argument(help="networks or suites")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
+) -> None:
+    """List networks or suites."""
+    from accelmark.errors import unknown
+    from accelmark.text import print_table
+
+    if kind not in KINDS:
+        raise unknown("list", kind, KINDS)
+    objects = _networks() if kind == "networks" else _suites()
+    if as_json:
+        print(json.dumps(objects, indent=1, ensure_ascii=False))
+    elif kind == "networks":
+        print_table(
+            ("network", "domain", "size", "parameters", "GFLOP", "unit", "batch", "data set", "quality"),
+            [
+                [
+                    str(network["name"]),
+                    str(network["domain"]),
+                    size,
+                    f"{numbers['parameters']:,}",
+                    f"{numbers['flops_per_sample'] / 1e9:,.4g}",
+                    str(network["unit"]),
+                    str(numbers["batch_size"]),
+                    str(network["dataset"]),
+                    f"{network['quality_metric']} {network['quality_target']:g}",
+                ]
+                for network in objects
+                for size, numbers in network["sizes"].items()
+            ],
+            {3, 4, 6},
+        )
+    else:
+        print_table(
+            ("suite", "networks", "what it is"),
+            [
+                [str(suite["name"]), ", ".join(suite["networks"]), str(suite["description"])]
+                for suite in objects
+            ],
+        )
+
+
+def _networks() -> list[dict[str, Any]]:
+    from accelmark.networks.registry import catalog
+
+    found = []
+    for entry in catalog().values():
+        described = entry.model_dump(exclude={"module"})
+        sizes = described.pop("sizes")
+        # The published size's count beside the name, where a reader looks for it.
+        found.append({**described, "parameters": sizes["full"]["parameters"], "sizes": sizes})
+    return found
+
+
+def _suites() -> list[dict[str, Any]]:
+    from accelmark.run import suite as suites
+
+    found = []
+    for name in suites.names():
+        suite = suites.load(name)
+        networks = [network for entry in suite.entries for network in entry.networks]
+        found.append({"networks": networks, **suite.model_dump()})
+    return found

@@ -1,0 +1,62 @@
+"""What `run` and `ceiling` share: a session begins, Records are shown, an exit code says how it went."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from accelmark.cli.table import print_json, print_records
+from accelmark.errors import EXIT_INTERRUPTED, EXIT_MEASUREMENT_FAILED, EXIT_OK
+from accelmark.record import Record, Status
+from accelmark.run.probe import examine
+from accelmark.run.progress import reporter
+from accelmark.run.session import Session
+from accelmark.store import Store
+from accelmark.text import safe
+
+#: Ends that are answers, not failures.
+_FINE = (Status.OK, Status.NOISY, Status.UNSUPPORTED)
+
+
+def start(out: Path, device: str | None, system_name: str | None, seed: int, prepare: bool) -> Session:
+    """Prove that results can be kept, look at the machine, and be ready to measure."""
+    store = Store(out)
+    if prepare:
+        store.prepare()
+    probe = examine()
+    kind, system = probe.system(device)
+    # A plain `kill` ends the worker and keeps what was measured, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return Session(
+        probe=probe,
+        device=kind,
+        system=system.model_copy(update={"name": system_name}) if system_name else system,
+        store=store,
+        reporter=reporter(),
+        command=shlex.join(["accelmark", *sys.argv[1:]]),
+        shuffle_seed=seed,
+    )
+
+
+def finish(session: Session, records: Sequence[Record], as_json: bool) -> None:
+    """Show what was measured and leave with the exit code for it."""
+    session.reporter.close()
+    if as_json:
+        print_json(records)
+    else:
+        print_records(records)
+        folder = shlex.quote(str(session.store.folder))
+        print(
+            f"\nRecords: {safe(session.store.folder)}   (accelmark show {safe(folder)})"
+        )
+    if session.interrupted:
+        print("accelmark: interrupted; --resume measures what is missing", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED)
+    raise typer.Exit(
+        EXIT_OK if all(record.status in _FINE for record in records) else EXIT_MEASUREMENT_FAILED
+    )

@@ -1,0 +1,90 @@
+"""`accelmark run`: measure suites and networks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accelmark.text import safe
+
+
+def run(
+    targets: Annotated[list[str], typer.Argument(help="Suites, networks, or files that declare networks.")],
+    network: Annotated[str | None, typer.Option(help="Only these networks of the suites: a,b")] = None,
+    size: Annotated[str | None, typer.Option(help="full, tiny, or another size of the network.")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32, tf32, fp16 (mixed), bf16 (mixed): a,b")] = None,
+    engine: Annotated[str | None, typer.Option(help="eager, compile: a,b")] = None,
+    batch_size: Annotated[
+        str | None,
+        typer.Option(help="Per accelerator: numbers, default, max (that fits), best (fastest): a,b"),
+    ] = None,
+    accelerators: Annotated[str | None, typer.Option(help="How many, data parallel: 1,2,4,8")] = None,
+    gradient_accumulation: Annotated[
+        int | None, typer.Option(min=1, help="Micro-batches for each optimiser step.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cuda, rocm, xpu, mps or cpu; else the best here.")
+    ] = None,
+    allow_emulated: Annotated[
+        bool, typer.Option("--allow-emulated", help="Measure precisions that are only emulated here.")
+    ] = False,
+    time_budget: Annotated[
+        str | None, typer.Option(help="Warm-up and measuring of one Job, like 60s; its processes share it.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Half-width of the 95 % interval to reach, like 1%.")
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, max=100, help="Processes of each Job.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option(help="A process is ended this long after its time budget, like 15m.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights, data and the order of Jobs.")] = 0,
+    system_name: Annotated[str | None, typer.Option(help="What to call this machine in the Records.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the Records.")] = Path("results"),
+    resume: Annotated[bool, typer.Option("--resume", help="Measure only what is missing in --out.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the Jobs and measure nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the Records as a JSON list.")] = False,
+) -> None:
+    """Measure training throughput with its interval, and keep a Record of every Job."""
+    from accelmark.cli import options
+    from accelmark.cli.measuring import finish, start
+    from accelmark.run import plan as planning
+    from accelmark.run import suite as suites
+    from accelmark.run.catalogue import describe
+
+    chosen = [suites.load(name) for name in targets if name in suites.names()]
+    wish = planning.Wish(
+        networks=options.words("--network", network),
+        size=size,
+        precisions=options.words("--precision", precision),
+        engines=options.words("--engine", engine),
+        batch_sizes=options.batch_rules(batch_size),
+        accelerators=options.counts("--accelerators", accelerators),
+        gradient_accumulation=gradient_accumulation,
+        seed=seed,
+    )
+    settings = options.settings(
+        [suite.settings for suite in chosen],
+        time_budget=options.seconds("--time-budget", time_budget),
+        target=options.share("--target", target),
+        repeats=repeats,
+        timeout=options.seconds("--timeout", timeout),
+        device=device,
+        allow_emulated=allow_emulated,
+    )
+    files = {name: describe(Path(name)) for name in targets if name.endswith(".py")}
+    found = planning.targets(targets, files)
+    session = start(out, device, system_name, seed, prepare=not dry_run)
+    jobs, notes = planning.plan(found, wish, settings, session.system)
+    if any(suite.ceilings for suite in chosen) and network is None:
+        jobs = [job for job in planning.ceilings(settings, session.system) if not job.unsupported] + jobs
+    for note in notes:
+        print(f"accelmark: {safe(note)}", file=sys.stderr)
+    if dry_run:
+        for job in jobs:
+            print(safe(job.job.label() + (f"  unsupported: {job.unsupported}" if job.unsupported else "")))
+        return
+    finish(session, session.run(jobs, resume), as_json)

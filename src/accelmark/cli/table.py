@@ -1,0 +1,86 @@
+"""Records on the terminal: as a table for people, as JSON for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from accelmark.record import Record
+from accelmark.text import print_table, value_and_interval
+
+COLUMNS = (
+    "network",
+    "size",
+    "precision",
+    "batch",
+    "accel.",
+    "throughput",
+    "unit",
+    "n",
+    "status",
+    "system",
+    "note",
+)
+RIGHT = {3, 4, 5, 7}
+
+
+def row(record: Record) -> list[str]:
+    """One Record's cells. What was not measured is blank here and explained in the note."""
+    job, throughput = record.job, record.metrics.throughput
+    batch = "" if job.batch_size is None else str(job.batch_size)
+    if "batch_size_rule" in job.parameters:
+        batch = f"{batch} ({job.parameters['batch_size_rule']})".strip()
+    network = job.network if job.engine in (None, "eager") else f"{job.network} ({job.engine})"
+    value = unit = count = ""
+    if throughput is not None:
+        value = value_and_interval(throughput.value, throughput.ci95)
+        unit = throughput.unit
+        if throughput.n is not None:
+            count = f"{throughput.n} in {throughput.processes}"
+    return [
+        network,
+        job.size,
+        job.precision or "",
+        batch,
+        str(job.accelerators),
+        value,
+        unit,
+        count,
+        record.status.value,
+        record.system.name,
+        note(record),
+    ]
+
+
+def note(record: Record) -> str:
+    """The one thing that a reader of the table has to know besides the figure."""
+    metrics = record.metrics
+    parts = list(record.reasons[:1])
+    if metrics.scaling is not None:
+        parts.append(f"scaling {metrics.scaling.efficiency:.0%} ({metrics.scaling.basis})")
+    if metrics.ceiling is not None:
+        share = metrics.ceiling.share
+        parts.append(
+            f"{share:.0%} of the measured matrix-product rate"
+            if share <= 1
+            else f"{share:.0%} of the measured ceiling: more than all is our error, please report it"
+        )
+    return "; ".join(parts)
+
+
+def print_records(records: Iterable[Record]) -> None:
+    """The table of Records; `n` is windows in processes."""
+    rows = [row(record) for record in records]
+    if rows:
+        print_table(COLUMNS, rows, RIGHT)
+    else:
+        print("no Records")
+
+
+def print_json(records: Sequence[Record]) -> None:
+    """A JSON list of Records, written one by one so that many need no more memory than they take."""
+    write = sys.stdout.write
+    write("[")
+    for i, record in enumerate(records):
+        write((",\n" if i else "\n") + record.model_dump_json(exclude_none=True))
+    write("\n]\n")

@@ -1,0 +1,1 @@
+"""Records beside each other: matching, normalising, ratios. Pure functions; nothing here reads or prints."""

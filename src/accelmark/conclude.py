@@ -1,0 +1,152 @@
+"""From raw windows to metrics and a status; and from a Job's processes to its one Record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from accelmark import stats
+from accelmark.record import Metrics, Quantity, Record, Samples, Status, Throughput, Window
+
+
+def by_process(windows: Iterable[Window]) -> list[list[tuple[float, float]]]:
+    """The (units, seconds) pairs of each process."""
+    groups: dict[int, list[tuple[float, float]]] = {}
+    for window in windows:
+        groups.setdefault(window.process, []).append((window.units, window.seconds))
+    return [groups[process] for process in sorted(groups)]
+
+
+def throughput(windows: Sequence[Window], unit: str) -> Throughput | None:
+    """Throughput with interval from windows of any number of processes; `None` without windows."""
+    if not windows:
+        return None
+    estimate = stats.throughput(by_process(windows))
+    interval = None
+    if estimate.low is not None and estimate.high is not None:
+        interval = (estimate.low, estimate.high)
+    return Throughput(
+        value=estimate.value, unit=unit, ci95=interval, n=estimate.windows, processes=estimate.processes
+    )
+
+
+def stationarity(windows: Sequence[Window], settled: bool, steady: float) -> str | None:
+    """Why one process's windows are not stationary, or None.
+
+    Warm-up that was given up counts only if the measured windows have not settled either: a single noisy
+    comparison at the end of warm-up is no drift.
+    """
+    times = [window.seconds / window.steps for window in windows]
+    change = stats.trend(times, 2 * steady)
+    if change is not None:
+        return (
+            f"the step time {'rose' if change > 0 else 'fell'} by {abs(change):.1%} while measuring; "
+            f"give a longer --time-budget, or look for what slows this machine with accelmark doctor"
+        )
+    if not settled and not stats.is_settled(times, steady):
+        return "the step time never settled; give a longer --time-budget"
+    return None
+
+
+def spread(metric: Throughput, target: float) -> tuple[Status, list[str]]:
+    """`ok` or `noisy` by the width of the interval, and what a reader should know of it."""
+    if metric.ci95 is None:
+        return Status.NOISY, ["too few windows for an interval; give a longer --time-budget"]
+    half = (metric.ci95[1] - metric.ci95[0]) / 2 / metric.value
+    reasons = []
+    if half > target:
+        reasons.append(
+            f"the 95 % interval is ±{half:.2%}, wanted was ±{target:.2%}; "
+            f"give a longer --time-budget, or look for what disturbs with accelmark doctor"
+        )
+    if metric.processes == 1:
+        reasons.append("one process: differences between processes are not in the interval")
+    return (Status.NOISY if half > target else Status.OK), reasons
+
+
+def combine(records: Sequence[Record]) -> Record:
+    """The one Record of a Job from the Records of its processes, in the order in which they ran.
+
+    Windows of all are kept with their process's number. A process that failed gives the whole its status;
+    what the others measured stays.
+    """
+    first = records[0]
+    samples = Samples(
+        windows=[_of(window, i) for i, record in enumerate(records) for window in record.samples.windows],
+        warm_up=[_of(window, i) for i, record in enumerate(records) for window in record.samples.warm_up],
+        step_ms=[ms for record in records for ms in record.samples.step_ms],
+        telemetry=[sample for record in records for sample in record.samples.telemetry],
+        batch_curve=first.samples.batch_curve,
+    )
+    metrics = _combine_metrics([record.metrics for record in records], samples)
+    failed = [record for record in records if record.status not in (Status.OK, Status.NOISY)]
+    if failed:
+        status = failed[0].status
+        reasons = [
+            f"process {i + 1} of {len(records)}: {reason}" if len(records) > 1 else reason
+            for i, record in enumerate(records)
+            if record.status == status
+            for reason in record.reasons
+        ]
+    elif metrics.throughput is not None and first.settings is not None:
+        status, reasons = spread(metrics.throughput, first.settings.target)
+        for record in records:
+            reasons += [r for r in record.reasons if r not in reasons and not _about_spread(r)]
+    else:
+        status, reasons = first.status, list(first.reasons)
+    return first.replace(
+        status=status,
+        reasons=reasons,
+        duration_s=math.fsum(record.duration_s or 0.0 for record in records),
+        metrics=metrics,
+        samples=samples,
+        log_tail=next((record.log_tail for record in failed if record.log_tail), None),
+    )
+
+
+def _about_spread(reason: str) -> bool:
+    return reason.startswith(("the 95 % interval", "one process:", "too few windows"))
+
+
+def _of(window: Window, process: int) -> Window:
+    return window.model_copy(update={"process": process})
+
+
+def _combine_metrics(parts: Sequence[Metrics], samples: Samples) -> Metrics:
+    unit = next((part.throughput.unit for part in parts if part.throughput), None)
+    total = throughput(samples.windows, unit) if unit else None
+    energy = _over(parts, "energy_j", math.fsum)
+    units = math.fsum(window.units for window in samples.windows)
+    powers = [part for part in parts if part.energy_j and part.power_w]
+    seconds = math.fsum((part.energy_j or 0) / (part.power_w or 1) for part in powers)
+    steps = sum(window.steps for window in samples.windows)
+    last = parts[-1]
+    return last.model_copy(
+        update={
+            "throughput": total,
+            "energy_j": energy,
+            "power_w": energy / seconds if energy and seconds else None,
+            "idle_power_w": _over(parts, "idle_power_w", _mean),
+            "efficiency": Quantity(value=units / energy, unit=f"{unit}/W")
+            if energy and unit and len(powers) == len(parts)
+            else None,
+            "memory_peak_gib": _over(parts, "memory_peak_gib", max),
+            "host_memory_peak_gib": _over(parts, "host_memory_peak_gib", max),
+            "rank_skew": _over(parts, "rank_skew", _mean),
+            "first_step_s": _over(parts, "first_step_s", _mean),
+            "warm_up_s": _over(parts, "warm_up_s", _mean),
+            "step_s": math.fsum(window.seconds for window in samples.windows) / steps if steps else None,
+            "parameters": _over(parts, "parameters", max),
+            "loss_first": _over(parts, "loss_first", _mean),
+            "loss_last": _over(parts, "loss_last", _mean),
+        }
+    )
+
+
+def _over(parts: Sequence[Metrics], name: str, how: Callable[[list[float]], float]) -> float | None:
+    values = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+    return how(values) if values else None
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,1 @@
+"""What executes a network: the framework's devices, precisions and compilers."""

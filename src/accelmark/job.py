@@ -1,0 +1,95 @@
+"""A Job says what is to be measured; Settings say how carefully.
+
+Both are frozen, complete and serialisable: a Job crosses from the planning process to a worker process
+(another interpreter, `torchrun`, another host) as JSON and nothing else is shared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Scalar = bool | int | float | str
+#: One line of text of sane length; what does not fit here is no name.
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+#: Precisions of training, in the field's words. `fp16` and `bf16` are mixed precision (autocast, and
+#: gradient scaling for fp16); `fp32` has TF32 off; `tf32` is fp32 storage with TF32 matrix products.
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+ENGINES = ("eager", "compile")
+
+
+class Model(BaseModel):
+    """Base of all plain data here: immutable, and a field that the schema does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Job(Model):
+    """What is to be measured.
+
+    `batch_size` counts units of the network's batch axis per accelerator (images, sequences); `None` means
+    that the source does not say. `accelerators` counts all accelerators over all nodes. `parameters` hold
+    what only one scenario knows: `gradient_accumulation`, `batch_size_rule` (`max` or `best`: the batch
+    was found on the machine), a latency bound, a stream count.
+    """
+
+    network: Name
+    scenario: Name = "training"
+    parameters: dict[str, Scalar] = {}
+    size: Name = "full"
+    framework: Name | None = "pytorch"
+    engine: Name | None = "eager"
+    precision: Name | None = "fp32"
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    accelerators: Annotated[int, Field(ge=1)] = 1
+    nodes: Annotated[int, Field(ge=1)] = 1
+    partition: Name | None = None
+    data: Name | None = "synthetic"
+    sequence_length: Annotated[int, Field(ge=1)] | None = None
+    seed: int = 0
+    network_version: int | None = None
+
+    def key(self) -> str:
+        """A short digest of the Job: equal for equal Jobs, on any machine and in any version of Python."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
+    def label(self) -> str:
+        """One line for people: network, size, precision, batch, accelerators."""
+        parts = [self.network]
+        if self.size != "full":
+            parts.append(self.size)
+        parts += [part for part in (self.precision, self.partition) if part]
+        if self.engine not in (None, "eager"):
+            parts.append(str(self.engine))
+        if self.batch_size is not None:
+            parts.append(f"batch {self.batch_size}")
+        parts.append(f"{self.accelerators}x")
+        return " ".join(parts)
+
+
+class Settings(Model):
+    """How carefully a Job is measured. Kept in the Record, because an interval depends on it.
+
+    Times are seconds. `target` is the half-width of the 95 % interval, relative to the value, at which
+    measuring stops and above which a Record is `noisy`. `time_budget_s` bounds warm-up and measuring of
+    one Job over all its processes; starting processes and building networks comes on top.
+    """
+
+    time_budget_s: Annotated[float, Field(gt=0)] = 60.0
+    target: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    repeats: Annotated[int, Field(ge=1, le=100)] = 3
+    window_s: Annotated[float, Field(gt=0)] = 0.5
+    timeout_s: Annotated[float, Field(gt=0)] = 900.0
+    device: Name | None = None
+    allow_emulated: bool = False
+
+    def processes(self) -> int:
+        """How many processes share the budget: `repeats`, but none gets less than 10 s of it."""
+        return max(1, min(self.repeats, int(self.time_budget_s / 10)))
+
+    def process_budget_s(self) -> float:
+        """Seconds of warm-up and measuring for one process."""
+        return self.time_budget_s / self.processes()

@@ -1,0 +1,1 @@
+"""The networks: what is measured, one file a family. They know nothing of scenarios or devices."""

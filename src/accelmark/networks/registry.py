@@ -1,0 +1,102 @@
+"""Which networks there are.
+
+`catalog.json` holds every network's description, generated from the network files by `make catalog` and
+kept current by a test. The parent process reads only that, so listing and planning never import a
+framework; a worker imports the one file that it needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from accelmark.errors import UsageError, unknown
+from accelmark.job import Model
+from accelmark.networks.base import Network
+
+
+class SizeEntry(Model):
+    """One size of a network in the catalog. `parameters` is counted on the built module."""
+
+    batch_size: int
+    sequence_length: int | None
+    parameters: int
+    published_parameters: int | None
+    flops_per_sample: float
+
+
+class CatalogEntry(Model):
+    """A network in the catalog. `flops_per_sample` is per unit of the batch axis, forward and backward."""
+
+    name: str
+    module: str
+    title: str
+    domain: str
+    task: str
+    unit: str
+    dataset: str
+    quality_metric: str
+    quality_target: float
+    paper: str
+    reference: str
+    version: int
+    sizes: dict[str, SizeEntry]
+
+
+_registered: dict[str, Network] = {}
+
+
+def register(cls: type[Network]) -> type[Network]:
+    """Make a network known by its name: the decorator of every network class."""
+    if cls.name in _registered and type(_registered[cls.name]).__qualname__ != cls.__qualname__:
+        raise ValueError(f"two networks are called {cls.name!r}")
+    _registered[cls.name] = cls()
+    return cls
+
+
+@functools.cache
+def catalog() -> Mapping[str, CatalogEntry]:
+    """All networks of this build by name, without importing any."""
+    text = resources.files("accelmark.networks").joinpath("catalog.json").read_text(encoding="utf-8")
+    entries = [CatalogEntry.model_validate(entry) for entry in json.loads(text)]
+    return {entry.name: entry for entry in entries}
+
+
+def entry(name: str) -> CatalogEntry:
+    """A network's description; an unknown name is a `UsageError` that says what was meant."""
+    try:
+        return catalog()[name]
+    except KeyError:
+        raise unknown("network", name, catalog()) from None
+
+
+def load(name: str) -> Network:
+    """The network itself; imports its file and with it the framework."""
+    importlib.import_module(entry(name).module)
+    return _registered[name]
+
+
+def load_file(path: Path, name: str) -> Network:
+    """A network from a file outside the package, which the user named on the command line."""
+    networks = import_file(path)
+    if name not in networks:
+        raise unknown("network", name, networks)
+    return networks[name]
+
+
+def import_file(path: Path) -> dict[str, Network]:
+    """Execute a network file and return the networks that it registers."""
+    spec = importlib.util.spec_from_file_location(f"accelmark_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    before = set(_registered)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    found = {name: network for name, network in _registered.items() if name not in before}
+    if not found:
+        raise UsageError(f"{path} registers no network; decorate its class with @register")
+    return found

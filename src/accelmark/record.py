@@ -1,0 +1,239 @@
+"""A Record is what came out of a Job, wherever it came from: measured here, published, or imported.
+
+The JSON Schema of this file is `docs/record.schema.json` (`make schema`); a test keeps it current.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from accelmark.job import Job, Model, Name, Settings
+from accelmark.system import Software, System
+
+#: Raised whenever a Record written by this version could not be read by an older one.
+SCHEMA_VERSION = 1
+
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+class Status(StrEnum):
+    """How a Record ended. Only `ok` and `noisy` carry a throughput that may be compared."""
+
+    OK = "ok"
+    NOISY = "noisy"
+    NOT_STATIONARY = "not_stationary"
+    DIVERGED = "diverged"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    UNSUPPORTED = "unsupported"
+    INTERRUPTED = "interrupted"
+
+
+#: Statuses whose figures are results.
+USABLE = frozenset({Status.OK, Status.NOISY})
+#: Statuses that end a Job for good: `--resume` does not run them again.
+FINISHED = frozenset(Status) - {Status.INTERRUPTED, Status.CRASHED, Status.TIMED_OUT}
+
+
+class Source(StrEnum):
+    """Where a Record comes from."""
+
+    MEASURED = "measured"
+    PUBLISHED = "published"
+    IMPORTED = "imported"
+
+
+class Quantity(Model):
+    """A value with its unit."""
+
+    value: float
+    unit: Name
+
+
+class Throughput(Model):
+    """Units processed per second, summed over accelerators.
+
+    `ci95` is the 95 % interval, `n` the number of windows it rests on, `processes` the number of
+    processes that those windows come from. With one process the interval says nothing about differences
+    between processes, which are usually the larger part.
+    """
+
+    value: PositiveFloat
+    unit: Name
+    ci95: tuple[float, float] | None = None
+    n: PositiveInt | None = None
+    processes: PositiveInt | None = None
+
+
+class Latency(Model):
+    """Milliseconds. A percentile that the count does not support is absent."""
+
+    mean: PositiveFloat | None = None
+    p50: PositiveFloat | None = None
+    p90: PositiveFloat | None = None
+    p95: PositiveFloat | None = None
+    p99: PositiveFloat | None = None
+    max: PositiveFloat | None = None
+    n: PositiveInt | None = None
+
+
+class Quality(Model):
+    """A quality metric, its value, and the target it was to reach."""
+
+    metric: Name
+    value: float | None = None
+    target: float | None = None
+    reached: bool | None = None
+
+
+class Scaling(Model):
+    """Efficiency of several accelerators against one: throughput / (resources x reference throughput).
+
+    `reference` is the id of the one-accelerator Record. `basis` names what grew: `accelerators`, or
+    `processes on one CPU`, where the resources stay the same and the ideal is the same throughput.
+    """
+
+    efficiency: PositiveFloat
+    reference: Name
+    basis: Name
+
+
+class CeilingShare(Model):
+    """Arithmetic rate reached, as a share of this machine's measured matrix-product rate."""
+
+    share: PositiveFloat
+    flops_per_s: PositiveFloat
+    ceiling_flops_per_s: PositiveFloat
+    reference: Name
+
+
+class BatchTrial(Model):
+    """One point of a search over batch sizes: a throughput, or the reason why there is none."""
+
+    batch_size: PositiveInt
+    status: Status
+    throughput: PositiveFloat | None = None
+    memory_peak_gib: PositiveFloat | None = None
+    reason: str | None = None
+
+
+class Metrics(Model):
+    """What was measured. A metric that was not is absent, and `not_measured` says why; it is never 0.
+
+    Units are in the names: `_s` seconds, `_ms` milliseconds, `_min` minutes, `_j` joules, `_w` watts,
+    `_gib` 2^30 bytes. `memory_peak_gib` is the accelerator's memory, per accelerator and the largest;
+    `host_memory_peak_gib` the resident memory of the worker's processes together. `rank_skew` is the mean
+    over windows of (slowest - fastest rank) / slowest. `model_flops_utilisation` is `ceiling.share`
+    against the published peak where that is known; `ceiling` is against the measured one.
+    """
+
+    throughput: Throughput | None = None
+    latency_ms: Latency | None = None
+    time_to_train_min: PositiveFloat | None = None
+    quality: list[Quality] = []
+    energy_j: PositiveFloat | None = None
+    power_w: PositiveFloat | None = None
+    idle_power_w: PositiveFloat | None = None
+    energy_source: str | None = None
+    efficiency: Quantity | None = None
+    memory_peak_gib: PositiveFloat | None = None
+    host_memory_peak_gib: PositiveFloat | None = None
+    parameters: PositiveInt | None = None
+    flops_per_sample: PositiveFloat | None = None
+    ceiling: CeilingShare | None = None
+    scaling: Scaling | None = None
+    rank_skew: NonNegative | None = None
+    step_s: PositiveFloat | None = None
+    first_step_s: PositiveFloat | None = None
+    warm_up_s: NonNegative | None = None
+    loss_first: float | None = None
+    loss_last: float | None = None
+    ratio: PositiveFloat | None = None
+    not_measured: dict[str, str] = {}
+
+
+class Window(Model):
+    """One measured stretch of whole steps, from one synchronised instant to the next.
+
+    `units` are summed over ranks; `seconds` is the slowest rank's time, since all ranks start together;
+    `rank_seconds` holds each rank's. `process` counts the repeats of the Job from 0.
+    """
+
+    process: Annotated[int, Field(ge=0)] = 0
+    start_s: NonNegative
+    seconds: PositiveFloat
+    units: PositiveFloat
+    steps: PositiveInt
+    rank_seconds: list[PositiveFloat] = []
+
+
+class Sample(Model):
+    """One reading of the accelerator's own sensors (NVML) while measuring."""
+
+    time_s: NonNegative
+    clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    throttle: list[str] = []
+
+
+class Samples(Model):
+    """The raw data; every statistic can be derived from it again."""
+
+    windows: list[Window] = []
+    warm_up: list[Window] = []
+    step_ms: list[PositiveFloat] = []
+    telemetry: list[Sample] = []
+    batch_curve: list[BatchTrial] = []
+
+
+class Origin(Model):
+    """Where a published or imported Record was taken from, with the source row verbatim."""
+
+    page: str | None = None
+    file: str | None = None
+    section: str | None = None
+    line: PositiveInt | None = None
+    row: str | None = None
+
+
+class Record(Model):
+    """The one form of every result."""
+
+    id: Name
+    schema_version: int = SCHEMA_VERSION
+    source: Source
+    status: Status
+    reasons: list[str] = []
+    started_at: datetime | None = None
+    duration_s: NonNegative | None = None
+    command: str | None = None
+    job: Job
+    settings: Settings | None = None
+    system: System
+    software: Software = Software()
+    metrics: Metrics = Metrics()
+    samples: Samples = Samples()
+    origin: Origin | None = None
+    log_tail: str | None = None
+
+    def replace(self, **changes: Any) -> Record:
+        """A copy with fields changed, validated like any other Record."""
+        return Record.model_validate({**dict(self), **changes})
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a Record."""
+    schema = Record.model_json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "accelmark Record", **schema}
+
+
+if __name__ == "__main__":
+    print(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,125 @@
+"""Batch sizes that are found on the machine: the largest that fits, and the fastest.
+
+Never a table of device names. Every batch is tried in a process of its own, so that memory runs out there;
+only running out of memory (or of patience) bounds the search, any other failure ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from accelmark.record import BatchTrial, Record, Status
+
+#: Tries one batch size and returns the Record of the process.
+Try = Callable[[int], Record]
+
+#: A step longer than this ends the growth: larger batches would fit and take minutes a step.
+MAX_STEP_S = 20.0
+#: Batches are not tried beyond this; a network so small that it fits is limited by something else.
+MAX_BATCH = 65536
+#: The largest batch is found to one part in this many.
+RESOLUTION = 16
+#: A sweep for the fastest batch ends after so many batches that were not faster by `GAIN`.
+PATIENCE, GAIN = 2, 1.02
+
+
+@dataclass
+class Search:
+    """What a search found. `batch_size` is None if not even one fitted; then `failure` says why.
+
+    `bound` says what ended the growth: memory, the length of a step, or the largest batch that is tried.
+    """
+
+    batch_size: int | None = None
+    bound: str = ""
+    curve: list[BatchTrial] = field(default_factory=list)
+    failure: Record | None = None
+
+
+class _Tries:
+    """Tries batch sizes and keeps the curve."""
+
+    def __init__(self, attempt: Try) -> None:
+        self.attempt = attempt
+        self.search = Search()
+
+    def fits(self, batch_size: int) -> bool:
+        """Whether a batch runs. A failure that is neither memory nor time is kept and ends the search."""
+        record = self.attempt(batch_size)
+        memory = record.metrics.memory_peak_gib or record.metrics.host_memory_peak_gib
+        windows = record.samples.windows
+        rate = sum(w.units for w in windows) / sum(w.seconds for w in windows) if windows else None
+        ran = record.status in (Status.OK, Status.NOISY, Status.NOT_STATIONARY)
+        self.search.curve.append(
+            BatchTrial(
+                batch_size=batch_size,
+                status=record.status,
+                throughput=rate if ran else None,
+                memory_peak_gib=memory,
+                reason=record.reasons[0] if record.reasons and not ran else None,
+            )
+        )
+        if not ran:
+            if record.status is Status.OUT_OF_MEMORY:
+                self.search.bound = "memory"
+            elif record.status is Status.TIMED_OUT:
+                self.search.bound = "the length of a step"
+            else:
+                self.search.failure = record
+            return False
+        if self.step_s(record) > MAX_STEP_S:
+            self.search.bound = "the length of a step"
+        return True
+
+    @staticmethod
+    def step_s(record: Record) -> float:
+        return max((w.seconds / w.steps for w in record.samples.windows), default=0.0)
+
+
+def largest(attempt: Try, start: int, limit: int = MAX_BATCH) -> Search:
+    """The largest batch size that runs, by doubling from `start` and then bisecting."""
+    tries = _Tries(attempt)
+    search = tries.search
+    fits, fails = 0, limit + 1
+    batch = min(start, limit)
+    while search.failure is None:
+        if tries.fits(batch):
+            fits = batch
+            if search.bound:
+                break
+        else:
+            fails = batch
+        if fails <= fits + max(1, fits // RESOLUTION):
+            break
+        if fits == 0:
+            batch = fails // 2
+        elif fails > limit:
+            batch = min(2 * fits, limit)
+        else:
+            batch = (fits + fails) // 2
+        if batch < 1:
+            break
+    search.batch_size = fits or None
+    search.bound = search.bound or "the largest batch that is tried"
+    search.curve.sort(key=lambda trial: trial.batch_size)
+    return search
+
+
+def fastest(attempt: Try, start: int) -> Search:
+    """The batch size with the highest throughput: doubling from 1 until it stops paying or fitting."""
+    tries = _Tries(attempt)
+    search = tries.search
+    batch, best, idle = 1, 0.0, 0
+    while batch <= MAX_BATCH and idle < PATIENCE and search.failure is None:
+        if not tries.fits(batch):
+            break
+        rate = search.curve[-1].throughput or 0.0
+        idle = 0 if rate > GAIN * best or batch < start else idle + 1
+        if rate > best:
+            best, search.batch_size = rate, batch
+        if search.bound:
+            break
+        batch *= 2
+    search.bound = search.bound or "throughput that rises no more"
+    return search

@@ -1,0 +1,204 @@
+"""From what the user asked for to a list of Jobs, each with the reason if it cannot run here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelmark.engines.precision import absent, emulated
+from accelmark.errors import UsageError, unknown
+from accelmark.job import ENGINES, PRECISIONS, Job, Scalar, Settings
+from accelmark.networks import registry
+from accelmark.networks.registry import CatalogEntry
+from accelmark.run import suite as suites
+from accelmark.run.suite import BatchRule, Entry
+from accelmark.system import System
+
+#: Seconds for one ceiling.
+CEILING_S = 5.0
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for beyond the names: each `None` leaves the suite's or network's own."""
+
+    networks: Sequence[str] | None = None
+    size: str | None = None
+    precisions: Sequence[str] | None = None
+    engines: Sequence[str] | None = None
+    batch_sizes: Sequence[BatchRule] | None = None
+    accelerators: Sequence[int] | None = None
+    gradient_accumulation: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A Job to do. With a batch rule its batch size is found first; `unsupported` Jobs are only recorded."""
+
+    job: Job
+    settings: Settings
+    unit: str
+    rule: str | None = None
+    unsupported: str | None = None
+    network_file: Path | None = None
+    flops_per_sample: float | None = None
+    default_batch: int = 1
+
+
+@dataclass(frozen=True)
+class Target:
+    """One thing to measure: a suite's entry or a network, and where its network is described."""
+
+    entry: Entry
+    catalog: dict[str, CatalogEntry]
+    network_file: Path | None = None
+
+
+def targets(names: Sequence[str], files: dict[str, dict[str, CatalogEntry]]) -> list[Target]:
+    """What the names on the command line mean: suites, networks, or files with networks (in `files`)."""
+    found = []
+    for name in names:
+        if name in files:
+            entry = Entry(networks=sorted(files[name]))
+            found.append(Target(entry, files[name], Path(name).resolve()))
+        elif name in suites.names():
+            found += [Target(entry, dict(registry.catalog())) for entry in suites.load(name).entries]
+        elif name in registry.catalog():
+            found.append(Target(Entry(networks=[name]), dict(registry.catalog())))
+        else:
+            raise unknown("suite or network", name, [*suites.names(), *registry.catalog()])
+    return found
+
+
+def plan(
+    wanted: Sequence[Target], wish: Wish, settings: Settings, system: System
+) -> tuple[list[Planned], list[str]]:
+    """All Jobs, without doubles, and what a reader should know of what was left out."""
+    _check(wish, wanted)
+    jobs: dict[str, Planned] = {}
+    notes: list[str] = []
+    for target in wanted:
+        for planned in _entry(target, wish, settings, system, notes):
+            jobs.setdefault(planned.job.key(), planned)
+    if not jobs:
+        raise UsageError("nothing to measure: no network is left by --network; see accelmark list networks.")
+    return list(jobs.values()), list(dict.fromkeys(notes))
+
+
+def _check(wish: Wish, wanted: Sequence[Target]) -> None:
+    known = sorted({name for target in wanted for name in target.entry.networks})
+    for name in wish.networks or ():
+        if name not in known:
+            raise unknown("network", name, known)
+    for precision in wish.precisions or ():
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+    for engine in wish.engines or ():
+        if engine not in ENGINES:
+            raise unknown("engine", engine, ENGINES)
+
+
+def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes: list[str]) -> list[Planned]:
+    entry, planned = target.entry, []
+    counts = list(wish.accelerators or entry.accelerators)
+    if wish.accelerators is None:
+        here = system.accelerator.count
+        left_out = [str(count) for count in counts if count > here]
+        if left_out:
+            notes.append(f"{', '.join(left_out)} accelerators are left out: {_have(system)}")
+        counts = [count for count in counts if count <= here]
+    # A batch that a suite asks for belongs to the size that it asks for.
+    rules = wish.batch_sizes or (entry.batch_sizes if wish.size in (None, entry.size) else ["default"])
+    names = [name for name in entry.networks if wish.networks is None or name in wish.networks]
+    for name, precision, engine, rule, count in itertools.product(
+        names, wish.precisions or entry.precisions, wish.engines or entry.engines, rules, counts
+    ):
+        if name not in target.catalog:
+            raise unknown("network", name, target.catalog)
+        network = target.catalog[name]
+        size = wish.size or entry.size
+        if size not in network.sizes:
+            raise unknown(f"size of {name}", size, network.sizes)
+        parameters: dict[str, Scalar] = {}
+        if isinstance(rule, str) and rule != "default":
+            parameters["batch_size_rule"] = rule
+        if wish.gradient_accumulation:
+            parameters["gradient_accumulation"] = wish.gradient_accumulation
+        batch: int | None = network.sizes[size].batch_size
+        if rule != "default":
+            batch = rule if isinstance(rule, int) else None
+        job = Job(
+            network=name,
+            parameters=parameters,
+            size=size,
+            engine=engine,
+            precision=precision,
+            batch_size=batch,
+            accelerators=count,
+            sequence_length=network.sizes[size].sequence_length,
+            seed=wish.seed,
+            network_version=network.version,
+        )
+        planned.append(
+            Planned(
+                job,
+                settings,
+                unit=f"{network.unit}/s",
+                rule=rule if isinstance(rule, str) and rule != "default" else None,
+                unsupported=cannot_run(job, system, settings.allow_emulated),
+                network_file=target.network_file,
+                flops_per_sample=network.sizes[size].flops_per_sample,
+                default_batch=network.sizes[size].batch_size,
+            )
+        )
+    return planned
+
+
+def cannot_run(job: Job, system: System, allow_emulated: bool) -> str | None:
+    """Why a Job cannot run on this system, or None."""
+    accelerator, precision = system.accelerator, job.precision or "fp32"
+    if job.accelerators > accelerator.count:
+        kind = "CPU cores, one for each rank" if accelerator.kind == "cpu" else f"{accelerator.kind} devices"
+        return f"needs {job.accelerators} {kind}; {_have(system)}"
+    if job.accelerators > 1 and accelerator.kind == "mps":
+        return "several accelerators: PyTorch has no collectives on MPS"
+    missing = absent(precision, accelerator)
+    if missing:
+        return missing
+    slow = emulated(precision, accelerator, system.cpu)
+    if slow and not allow_emulated:
+        return f"{slow}; --allow-emulated measures it all the same"
+    return None
+
+
+def _have(system: System) -> str:
+    return f"this machine has {system.accelerator.count}"
+
+
+def ceilings(settings: Settings, system: System) -> list[Planned]:
+    """The machine's ceilings as Jobs: matrix products, memory copy, host link, all-reduce.
+
+    They repeat one operation and settle at once, so one process of a few seconds is enough for each.
+    """
+    short = settings.model_copy(update={"time_budget_s": CEILING_S, "target": 0.05, "repeats": 1})
+    kinds: list[tuple[str, str, str | None, int]] = [
+        *(("matrix-product", "FLOP/s", precision, 1) for precision in PRECISIONS),
+        ("memory-copy", "B/s", None, 1),
+        ("host-to-device", "B/s", None, 1),
+        ("device-to-host", "B/s", None, 1),
+    ]
+    count = 1
+    while 2 * count <= system.accelerator.count:
+        count *= 2
+        kinds.append(("all-reduce", "B/s", None, count))
+    planned = []
+    for name, unit, precision, accelerators in kinds:
+        job = Job(network=name, scenario="ceiling", precision=precision, accelerators=accelerators, data=None)
+        unsupported = cannot_run(job, system, settings.allow_emulated)
+        if name in ("host-to-device", "device-to-host") and system.accelerator.kind in ("cpu", "mps"):
+            unsupported = "the device computes in host memory: there is no link to measure"
+        planned.append(Planned(job, short, unit, unsupported=unsupported))
+    return planned

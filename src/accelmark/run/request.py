@@ -1,0 +1,41 @@
+"""What the parent tells a worker: everything it needs, as one JSON file in a folder of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from accelmark.job import Job, Model, Settings
+from accelmark.record import Status
+from accelmark.system import Software, System
+
+REQUEST, RECORD, PROGRESS, LOG = "request.json", "record.json", "progress.jsonl", "log.txt"
+
+
+class Request(Model):
+    """One process's work. `trial` runs two steps, to see whether they fit into memory.
+
+    `network_file` is a file given on the command line, never one named in a Record.
+    """
+
+    id: str
+    job: Job
+    settings: Settings
+    system: System
+    software: Software
+    device: str
+    purpose: Literal["measure", "trial"] = "measure"
+    command: str | None = None
+    network_file: Path | None = None
+
+
+class Failure(Model):
+    """Why a worker ended without a Record, written by the rank that knows."""
+
+    status: Status
+    reason: str
+
+
+def failure_file(rank: int) -> str:
+    """The name of a rank's failure file in the worker's folder."""
+    return f"failure-{rank}.json"

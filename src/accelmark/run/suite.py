@@ -1,0 +1,61 @@
+"""Suites: what to measure together, as YAML files in `suites/`."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field
+
+from accelmark.errors import unknown
+from accelmark.job import Model
+
+#: A fixed batch per accelerator, the network's default, the largest that fits, or the fastest.
+BatchRule = Annotated[int, Field(ge=1)] | Literal["default", "max", "best"]
+
+
+class Entry(Model):
+    """Networks that are measured in the same way; every combination of the lists is a Job.
+
+    Accelerator counts above what the machine has are left out: a suite says what would be worth measuring.
+    """
+
+    networks: list[str]
+    size: str = "full"
+    precisions: list[str] = ["fp32"]
+    engines: list[str] = ["eager"]
+    batch_sizes: list[BatchRule] = ["default"]
+    accelerators: list[int] = [1]
+
+
+class SuiteSettings(Model):
+    """Where a suite asks for less or more care than the defaults; `None` keeps the default."""
+
+    time_budget_s: float | None = None
+    target: float | None = None
+    repeats: int | None = None
+
+
+class Suite(Model):
+    """One suite. `ceilings` measures the machine's ceilings too, so that results can be put against them."""
+
+    name: str
+    description: str
+    ceilings: bool = False
+    settings: SuiteSettings = SuiteSettings()
+    entries: list[Entry]
+
+
+def names() -> list[str]:
+    """The suites of this build."""
+    folder = resources.files("accelmark.run").joinpath("suites")
+    return sorted(path.name.removesuffix(".yaml") for path in folder.iterdir() if path.name.endswith(".yaml"))
+
+
+def load(name: str) -> Suite:
+    """A suite by name; an unknown one is a `UsageError` that says what was meant."""
+    if name not in names():
+        raise unknown("suite", name, names())
+    text = resources.files("accelmark.run").joinpath("suites", f"{name}.yaml").read_text(encoding="utf-8")
+    return Suite.model_validate({"name": name, **yaml.safe_load(text)})

@@ -1,0 +1,1 @@
+"""What is measured: each scenario turns a Job into samples, inside a worker process."""

@@ -1,0 +1,20 @@
+"""What a scenario hands back from one process: a status, metrics, and the raw samples they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from accelmark.record import Metrics, Samples, Status, Window
+
+#: Called with each window as it ends, and whether it was warm-up.
+OnWindow = Callable[[Window, bool], None]
+
+
+class Outcome(NamedTuple):
+    """One process's result, before other processes of the same Job are combined with it."""
+
+    status: Status
+    reasons: list[str]
+    metrics: Metrics
+    samples: Samples

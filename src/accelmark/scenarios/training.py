@@ -1,0 +1,322 @@
+"""Training throughput: a Job becomes a step that trains a network, for the measuring loop to time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from accelmark import conclude
+from accelmark.engines.pytorch import TorchDevice, autocast, compile_module, nvml_index, set_precision
+from accelmark.errors import DivergedError, UsageError
+from accelmark.job import Job, Settings
+from accelmark.measure import energy
+from accelmark.measure.clock import MONOTONIC
+from accelmark.measure.loop import STEADY, Group, Measurement, measure
+from accelmark.measure.memory import HostMemory
+from accelmark.measure.telemetry import Telemetry
+from accelmark.networks.base import Network
+from accelmark.record import Metrics, Quantity, Samples, Status, Window
+from accelmark.scenarios.outcome import OnWindow, Outcome
+
+#: Different batches that the steps rotate over: more than one, so that nothing is computed once and kept, and
+#: few, so that their memory does not count against the batch size.
+BATCHES = 2
+#: Without so many steps nobody can say whether the loss falls.
+MIN_STEPS_TO_LEARN = 10
+
+
+def run(
+    network: Network,
+    job: Job,
+    settings: Settings,
+    device: TorchDevice,
+    group: Group,
+    on_window: OnWindow,
+) -> Outcome:
+    """Measure a Job's training in this process, on this rank; rank 0's outcome is the one that counts."""
+    index = nvml_index(device)
+    meter = _EnergyOfWindows(index, device, group)
+    step = TrainingStep(network, job, device, group.rank, group.size)
+    device.reset_peak_memory()
+    origin = MONOTONIC()
+    with HostMemory() as host, Telemetry(index, origin=origin) as telemetry:
+        measurement = measure(
+            step,
+            device,
+            budget_s=settings.process_budget_s(),
+            target=settings.target,
+            window_s=settings.window_s,
+            group=group,
+            check=step.check_finite,
+            on_start=meter.start,
+            on_window=on_window,
+        )
+        joules, joules_s = meter.stop()
+    first, now, too_few = step.learnt(lambda value: _mean_over_ranks(group, value))
+
+    unit = f"{network.unit}/s"
+    throughput = conclude.throughput(measurement.windows, unit)
+    if throughput is None:
+        raise ValueError("a measurement without windows")
+    unsteady = conclude.stationarity(measurement.windows, measurement.settled, STEADY)
+    status, reasons = conclude.spread(throughput, settings.target)
+    if unsteady:
+        status, reasons = Status.NOT_STATIONARY, [unsteady]
+    if too_few:
+        reasons.append(too_few)
+    device_gib, host_gib = _memory(device, host, group)
+    not_measured = dict(meter.not_measured)
+    if device_gib is None:
+        not_measured["memory_peak_gib"] = f"a {device.kind} device does not count its memory; see the host's"
+    metrics = Metrics(
+        throughput=throughput,
+        energy_j=joules,
+        power_w=joules / joules_s if joules and joules_s else None,
+        idle_power_w=meter.idle_w,
+        energy_source=meter.name,
+        efficiency=Quantity(value=_units(measurement) / joules, unit=f"{unit}/W") if joules else None,
+        memory_peak_gib=device_gib,
+        host_memory_peak_gib=host_gib,
+        parameters=step.parameters,
+        rank_skew=_skew(measurement.windows),
+        step_s=sum(w.seconds for w in measurement.windows) / sum(w.steps for w in measurement.windows),
+        first_step_s=measurement.first_step_s,
+        warm_up_s=sum(w.seconds for w in measurement.warm_up),
+        loss_first=first,
+        loss_last=now,
+        not_measured=not_measured,
+    )
+    samples = Samples(
+        windows=measurement.windows,
+        warm_up=measurement.warm_up,
+        step_ms=measurement.step_ms,
+        telemetry=telemetry.samples,
+    )
+    return Outcome(status, reasons, metrics, samples)
+
+
+def trial(network: Network, job: Job, device: TorchDevice, group: Group) -> Outcome:
+    """Two steps, to see whether a batch fits: the second has the optimiser's state and its peak."""
+    step = TrainingStep(network, job, device, group.rank, group.size)
+    device.reset_peak_memory()
+    with HostMemory() as host:
+        step()
+        device.synchronize()
+        start = MONOTONIC()
+        units = step()
+        device.synchronize()
+        seconds = MONOTONIC() - start
+    step.check_finite()
+    device_gib, host_gib = _memory(device, host, group)
+    window = Window(start_s=0, seconds=seconds, units=units * group.size, steps=1)
+    metrics = Metrics(memory_peak_gib=device_gib, host_memory_peak_gib=host_gib, step_s=seconds)
+    return Outcome(Status.OK, [], metrics, Samples(windows=[window]))
+
+
+class _EnergyOfWindows:
+    """Energy over the measured windows, of this rank's board and summed over ranks; idle power before."""
+
+    def __init__(self, index: int | None, device: TorchDevice, group: Group) -> None:
+        self.group = group
+        self.name: str | None = None
+        self.idle_w: float | None = None
+        self.not_measured: dict[str, str] = {}
+        self._meter: energy.EnergyMeter | None = None
+        self._joules = self._start = 0.0
+        found: energy.EnergyMeter | str
+        if device.kind == "cpu" and group.rank > 0:
+            return  # the CPU packages are counted once, by rank 0
+        if device.kind == "cpu" or index is not None:
+            found = energy.find([] if index is None else [index])
+        else:
+            found = f"no energy sensor is known for {device.kind} devices"
+        if isinstance(found, str):
+            self.not_measured["energy_j"] = found
+            return
+        self._meter, self.name = found, found.name
+        self.idle_w = energy.idle_power_w(found, MONOTONIC, time.sleep)
+
+    def start(self) -> None:
+        """The first measured window begins."""
+        if self._meter is not None:
+            self._joules, self._start = self._meter.read_j(), MONOTONIC()
+
+    def stop(self) -> tuple[float | None, float | None]:
+        """Joules over all ranks and seconds since `start`; `None` where a rank could not measure."""
+        joules, seconds = math.nan, math.nan
+        if self._meter is not None:
+            try:
+                joules = self._meter.read_j() - self._joules
+                seconds = MONOTONIC() - self._start
+            except energy.SensorError as error:
+                self.not_measured["energy_j"] = str(error)
+            self._meter.close()
+        readings = self.group.exchange((joules, seconds, self.idle_w or math.nan))
+        if self._meter is not None and self.name and self.name.startswith("RAPL"):
+            readings = readings[:1]
+        total = math.fsum(reading[0] for reading in readings)
+        idle = math.fsum(reading[2] for reading in readings)
+        self.idle_w = idle if math.isfinite(idle) and idle > 0 else None
+        if not math.isfinite(total) or total <= 0:
+            if self._meter is not None:
+                self.not_measured.setdefault("energy_j", "the energy counter did not move while measuring")
+            return None, None
+        return total, max(reading[1] for reading in readings)
+
+
+def _mean_over_ranks(group: Group, value: float) -> float:
+    values = [rank[0] for rank in group.exchange((value,))]
+    return math.fsum(values) / len(values)
+
+
+def _memory(device: TorchDevice, host: HostMemory, group: Group) -> tuple[float | None, float | None]:
+    """The largest peak of any accelerator, and the hosts' peaks of all ranks together, in GiB."""
+    mine = (device.peak_memory_gib() or math.nan, host.peak_gib() or math.nan)
+    ranks = group.exchange(mine)
+    largest = max(rank[0] for rank in ranks)
+    together = math.fsum(rank[1] for rank in ranks)
+    return (
+        largest if math.isfinite(largest) and largest > 0 else None,
+        together if math.isfinite(together) else None,
+    )
+
+
+def _units(measurement: Measurement) -> float:
+    return math.fsum(window.units for window in measurement.windows)
+
+
+def _skew(windows: list[Window]) -> float | None:
+    """Mean over windows of how much earlier the fastest rank was done, as a share of the slowest's time."""
+    shares = [
+        (max(w.rank_seconds) - min(w.rank_seconds)) / max(w.rank_seconds) for w in windows if w.rank_seconds
+    ]
+    return math.fsum(shares) / len(shares) if shares else None
+
+
+class TrainingStep:
+    """One optimiser step of a network, data parallel over the ranks if there are several.
+
+    Calling it submits the work and returns the units that it processes, counted from shapes: no step waits
+    for the device. Batches lie on the device already; feeding them is measured elsewhere.
+    """
+
+    def __init__(
+        self, network: Network, job: Job, device: TorchDevice, rank: int = 0, ranks: int = 1
+    ) -> None:
+        if job.size not in network.sizes:
+            raise UsageError(f"{network.name} has no size {job.size}; it has {', '.join(network.sizes)}")
+        self.network = network
+        self.precision = job.precision or "fp32"
+        self.device_type = device.torch_device.type
+        self.accumulation = int(job.parameters.get("gradient_accumulation", 1))
+        self.ranks = ranks
+        config = network.sizes[job.size]
+        batch_size = job.batch_size or config.batch_size
+
+        set_precision(self.precision)
+        torch.manual_seed(job.seed)
+        module = network.build(config).train()
+        self.parameters = sum(parameter.numel() for parameter in module.parameters())
+        memory_format = torch.channels_last if network.channels_last else torch.preserve_format
+        module = module.to(device=device.torch_device, memory_format=memory_format)
+        self.optimizer = network.optimizer(module, config)
+        self.ddp: DistributedDataParallel | None = None
+        if ranks > 1:
+            module = self.ddp = DistributedDataParallel(
+                module,
+                device_ids=[device.torch_device] if self.device_type == "cuda" else None,
+                find_unused_parameters=network.find_unused_parameters,
+                gradient_as_bucket_view=True,
+            )
+        # Compiled outside of DDP, so that the compiler splits its graph at DDP's buckets and gradients still
+        # travel while the backward pass runs.
+        self.module: nn.Module = compile_module(module, job.engine or "eager")
+        self.scaler = torch.amp.GradScaler(self.device_type, enabled=self.precision == "fp16")
+
+        # Every rank trains on its own data and all ranks start from the same weights.
+        generator = torch.Generator().manual_seed(job.seed * 1000 + rank)
+        batches = [network.batch(config, batch_size, generator) for _ in range(BATCHES)]
+        self.units = [network.units(batch) for batch in batches]
+        self.batches = [_to(batch, device.torch_device, memory_format) for batch in batches]
+        self.micro_steps = 0
+        self.steps = 0
+        self.state: Any = None
+        self.last_loss: torch.Tensor | None = None
+        self.first_loss: torch.Tensor | None = None
+
+    def __call__(self) -> float:
+        """Submit one optimiser step; the units of its micro-batches on this rank."""
+        units = 0
+        self.optimizer.zero_grad(set_to_none=True)
+        for micro in range(self.accumulation):
+            index = self.micro_steps % BATCHES
+            last = micro == self.accumulation - 1
+            with self._without_all_reduce(not last), autocast(self.precision, self.device_type):
+                loss, self.state = self.network.loss(self.module, self.batches[index], self.state)
+            with self._without_all_reduce(not last):
+                self.scaler.scale(loss / self.accumulation).backward()
+            self.micro_steps += 1
+            units += self.units[index]
+        if self.network.clip_gradient_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.module.parameters(), self.network.clip_gradient_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.steps += 1
+        self.last_loss = loss.detach()
+        if self.first_loss is None:
+            self.first_loss = self.last_loss
+        return float(units)
+
+    def _without_all_reduce(self, active: bool) -> contextlib.AbstractContextManager[None]:
+        if active and self.ddp is not None:
+            quiet: contextlib.AbstractContextManager[None] = self.ddp.no_sync()
+            return quiet
+        return contextlib.nullcontext()
+
+    def check_finite(self) -> None:
+        """Raise `DivergedError` unless the last loss is a number; waits for the device."""
+        if self.last_loss is not None:
+            value = float(self.last_loss)
+            if not math.isfinite(value):
+                raise DivergedError(f"the loss is {value} after {self.steps} steps")
+
+    def learnt(self, average: Callable[[float], float]) -> tuple[float, float, str | None]:
+        """Loss of the sample batch at the first step and now, and why it cannot be judged if so.
+
+        `average` takes the mean over ranks, so that all ranks judge alike. Raises `DivergedError` if the loss
+        did not fall: such a step may compute anything.
+        """
+        if self.first_loss is None:
+            raise ValueError("no step was run")
+        with torch.no_grad(), autocast(self.precision, self.device_type):
+            loss, _ = self.network.loss(self.module, self.batches[0], None)
+        first, now = average(float(self.first_loss)), average(float(loss))
+        if self.steps < MIN_STEPS_TO_LEARN:
+            return first, now, f"{self.steps} steps are too few to see whether the network learns"
+        if not now < first:
+            raise DivergedError(
+                f"the loss on the sample batch did not fall: {first:.4g} at the first step, "
+                f"{now:.4g} after {self.steps}"
+            )
+        return first, now, None
+
+
+def _to(tree: Any, device: torch.device, memory_format: torch.memory_format) -> Any:
+    """A batch on the device; images (4-D floats) in the module's memory layout."""
+    if isinstance(tree, torch.Tensor):
+        if tree.dim() == 4 and tree.is_floating_point():
+            return tree.to(device=device, memory_format=memory_format)
+        return tree.to(device)
+    if isinstance(tree, dict):
+        return {key: _to(value, device, memory_format) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(_to(value, device, memory_format) for value in tree)
+    return tree

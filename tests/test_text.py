@@ -1,0 +1,64 @@
+"""What is printed: numbers with the digits they support, and text that cannot steer a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelmark.text import MAX_CELL, duration, number, print_table, safe, value_and_interval
+
+
+@pytest.mark.parametrize(
+    ("value", "ci95", "shown"),
+    [
+        (1234.5678, (1222.3, 1246.8), "1,235 ± 12"),
+        (1234.5678, (1229.5, 1239.7), "1,235 ± 5"),
+        (0.0123456, (0.0121, 0.0126), "0.01235 ± 0.00025"),
+        (12345.0, (11000.0, 13700.0), "12,300 ± 1,400"),
+        (5.0, (5.0, 5.0), "5.00000 ± 0"),
+        (5.0, None, "5"),
+        (2751.0, None, "2,751"),
+    ],
+)
+def test_value_and_interval_prints_no_digit_that_is_not_supported(value, ci95, shown) -> None:
+    assert value_and_interval(value, ci95) == shown
+
+
+def test_the_wider_side_of_an_interval_is_shown() -> None:
+    assert value_and_interval(10.0, (4.0, 11.0)) == "10 ± 6"
+
+
+def test_numbers() -> None:
+    assert number(12345.678) == "12,350"
+    assert number(0.00012345) == "0.0001234"
+    assert number(0.0) == "0.0"
+
+
+def test_durations() -> None:
+    assert [duration(45), duration(200), duration(7500)] == ["45 s", "3 min 20 s", "2 h 5 min"]
+
+
+@given(st.text())
+def test_safe_text_has_no_control_and_no_direction_mark(text: str) -> None:
+    shown = safe(text)
+    assert not any(unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn"} for character in shown)
+    assert not set(shown) & set("\x1b\x00\n\r\x9b\u202e\u2066\u200f")
+    assert len(shown) <= 6 * MAX_CELL
+
+
+def test_safe_text_keeps_words() -> None:
+    assert safe("Lambda Cloud — RTX A6000 ±") == "Lambda Cloud — RTX A6000 ±"
+    assert safe("a\x1b[31mred") == "a\\u001b[31mred"
+
+
+def test_table_in_a_pipe_is_aligned_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name", "value"], [["a", "1"], ["long name", "12,345"]], {1})
+    assert capsys.readouterr().out == "name        value\na               1\nlong name  12,345\n"
+
+
+def test_table_without_rows_prints_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name", "value"], [], {1})
+    assert capsys.readouterr().out == "name  value\n"
