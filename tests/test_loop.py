@@ -6,7 +6,7 @@ import pytest
 
 from accelmark import conclude
 from accelmark.errors import DivergedError
-from accelmark.measure.loop import STEADY, Measurement, measure
+from accelmark.measure.loop import Measurement, measure
 from accelmark.record import Status, Throughput
 from tests.fakes import FakeClock, FakeDevice, FakeGroup, FakeStep, on_ranks
 
@@ -25,7 +25,7 @@ def result(measurement: Measurement) -> Throughput:
 
 
 def status(measurement: Measurement, target=0.01) -> Status:
-    if conclude.stationarity(measurement.windows, measurement.settled, STEADY):
+    if conclude.stationarity(measurement.warm_up, measurement.windows, measurement.settled):
         return Status.NOT_STATIONARY
     return conclude.spread(result(measurement), target)[0]
 
@@ -73,9 +73,22 @@ def test_first_step_is_apart() -> None:
 def test_drift_is_not_stationary() -> None:
     measurement, _, _ = run(lambda i: 0.010 * (1 + i / 4000), target=0.001)
     assert status(measurement) is Status.NOT_STATIONARY
-    reason = conclude.stationarity(measurement.windows, measurement.settled, STEADY)
+    reason = conclude.stationarity(measurement.warm_up, measurement.windows, measurement.settled)
     assert reason is not None
     assert "rose" in reason
+
+
+def test_a_step_that_only_gets_faster_never_settles() -> None:
+    # Eases off so slowly that warm-up is given up; with windows this long six of them cannot show it alone.
+    measurement, _, _ = run(lambda i: 1.0 + 3.0 * 0.85**i, budget_s=12)
+    assert not measurement.settled
+    assert status(measurement) is Status.NOT_STATIONARY
+
+
+def test_noise_that_keeps_warm_up_from_settling_is_noisy_not_unsteady() -> None:
+    times = [0.4, 0.6, 0.41, 0.7, 0.5, 0.4, 0.9, 0.45, 0.55, 0.42]
+    measurement, _, _ = run(lambda i: times[i % len(times)], budget_s=6)
+    assert status(measurement) is Status.NOISY
 
 
 def test_throttling_in_the_middle_is_not_stationary() -> None:

@@ -92,8 +92,8 @@ def test_a_disk_that_is_really_full_is_one_sentence(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip("this container may not mount a file system to fill")
     try:
-        (folder / "rest").write_bytes(b"0" * 28672)
-        with pytest.raises(CannotWriteError, match="free some space"):
+        (folder / "rest").write_bytes(b"0" * 32768)
+        with pytest.raises(CannotWriteError, match="disk is full"):
             Store(folder).prepare()
         with pytest.raises(CannotWriteError, match="disk is full"):
             Store(folder).write(record())

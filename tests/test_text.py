@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelmark.text import MAX_CELL, duration, number, print_table, safe, value_and_interval
+from accelmark.text import MAX_CELL, duration, number, print_table, quantity, safe, value_and_interval
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,12 @@ def test_numbers() -> None:
     assert number(12345.678) == "12,350"
     assert number(0.00012345) == "0.0001234"
     assert number(0.0) == "0.0"
+
+
+def test_rates_of_machines_get_a_prefix() -> None:
+    assert quantity(8.0123e10, (7.8e10, 8.2e10), "FLOP/s") == ("80.1 ± 2.1", "GFLOP/s")
+    assert quantity(17.04e9, None, "B/s") == ("17.04", "GB/s")
+    assert quantity(1234.0, (1200.0, 1300.0), "tokens/s") == ("1,230 ± 70", "tokens/s")
 
 
 def test_durations() -> None:

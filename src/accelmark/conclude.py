@@ -8,6 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from accelmark import stats
 from accelmark.record import Metrics, Quantity, Record, Samples, Status, Throughput, Window
 
+#: A change of the step time smaller than this is no reason to wait or to doubt.
+STEADY = 0.01
+#: Share of the CPU time taken by other processes above which a result is not what this machine can do.
+DISTURBED = 0.1
+#: What to do about most of what can be wrong with an interval.
+LONGER = "give a longer --time-budget, or look for what disturbs with accelmark doctor"
+
 
 def by_process(windows: Iterable[Window]) -> list[list[tuple[float, float]]]:
     """The (units, seconds) pairs of each process."""
@@ -30,22 +37,25 @@ def throughput(windows: Sequence[Window], unit: str) -> Throughput | None:
     )
 
 
-def stationarity(windows: Sequence[Window], settled: bool, steady: float) -> str | None:
+def stationarity(warm_up: Sequence[Window], windows: Sequence[Window], settled: bool) -> str | None:
     """Why one process's windows are not stationary, or None.
 
-    Warm-up that was given up counts only if the measured windows have not settled either: a single noisy
-    comparison at the end of warm-up is no drift.
+    Where warm-up was given up before the step time had settled, its windows are looked at with the measured
+    ones: if all of them show no trend, what kept it from settling was noise, which the interval shows.
+    The first window of warm-up is the second step, which may still be a special one.
     """
-    times = [window.seconds / window.steps for window in windows]
-    change = stats.trend(times, 2 * steady)
-    if change is not None:
-        return (
-            f"the step time {'rose' if change > 0 else 'fell'} by {abs(change):.1%} while measuring; "
-            f"give a longer --time-budget, or look for what slows this machine with accelmark doctor"
-        )
-    if not settled and not stats.is_settled(times, steady):
-        return "the step time never settled; give a longer --time-budget"
-    return None
+    change = stats.trend([w.seconds / w.steps for w in windows], 2 * STEADY)
+    if change is None and not settled:
+        change = stats.trend([w.seconds / w.steps for w in (*warm_up[1:], *windows)], 2 * STEADY)
+        if change is not None:
+            return f"the step time was still {_changing(change)} when the budget was spent; {LONGER}"
+    if change is None:
+        return None
+    return f"the step time {'rose' if change > 0 else 'fell'} by {abs(change):.1%} while measuring; {LONGER}"
+
+
+def _changing(change: float) -> str:
+    return "rising" if change > 0 else "falling"
 
 
 def spread(metric: Throughput, target: float) -> tuple[Status, list[str]]:
@@ -55,10 +65,7 @@ def spread(metric: Throughput, target: float) -> tuple[Status, list[str]]:
     half = (metric.ci95[1] - metric.ci95[0]) / 2 / metric.value
     reasons = []
     if half > target:
-        reasons.append(
-            f"the 95 % interval is ±{half:.2%}, wanted was ±{target:.2%}; "
-            f"give a longer --time-budget, or look for what disturbs with accelmark doctor"
-        )
+        reasons.append(f"the 95 % interval is ±{half:.2%}, wanted was ±{target:.2%}; {LONGER}")
     if metric.processes == 1:
         reasons.append("one process: differences between processes are not in the interval")
     return (Status.NOISY if half > target else Status.OK), reasons
@@ -90,6 +97,8 @@ def combine(records: Sequence[Record]) -> Record:
         ]
     elif metrics.throughput is not None and first.settings is not None:
         status, reasons = spread(metrics.throughput, first.settings.target)
+        if metrics.other_cpu_share is not None and metrics.other_cpu_share > DISTURBED:
+            status = Status.NOISY
         for record in records:
             reasons += [r for r in record.reasons if r not in reasons and not _about_spread(r)]
     else:
@@ -133,6 +142,7 @@ def _combine_metrics(parts: Sequence[Metrics], samples: Samples) -> Metrics:
             "memory_peak_gib": _over(parts, "memory_peak_gib", max),
             "host_memory_peak_gib": _over(parts, "host_memory_peak_gib", max),
             "rank_skew": _over(parts, "rank_skew", _mean),
+            "other_cpu_share": _over(parts, "other_cpu_share", max),
             "first_step_s": _over(parts, "first_step_s", _mean),
             "warm_up_s": _over(parts, "warm_up_s", _mean),
             "step_s": math.fsum(window.seconds for window in samples.windows) / steps if steps else None,

@@ -19,7 +19,7 @@ from typing import Any
 
 import duckdb
 
-from accelmark.record import Record, Samples
+from accelmark.record import Record
 from accelmark.store import Problem, json_files, read_file
 
 #: The index's columns and their Arrow types.
@@ -154,11 +154,10 @@ def _row(path: str) -> dict[str, Any]:
     outcome = read_file(Path(path))
     if isinstance(outcome, Problem):
         return {"path": path, "problem": outcome.message, "line": outcome.line}
-    slim = outcome.model_copy(update={"samples": Samples(), "log_tail": None})
     return {
         "path": path,
         "network": outcome.job.network,
         "status": outcome.status.value,
         "started": outcome.started_at.isoformat() if outcome.started_at else "",
-        "record": slim.model_dump_json(exclude_none=True),
+        "record": outcome.model_dump_json(exclude_none=True, exclude={"samples", "log_tail"}),
     }

@@ -129,8 +129,9 @@ class Metrics(Model):
     Units are in the names: `_s` seconds, `_ms` milliseconds, `_min` minutes, `_j` joules, `_w` watts,
     `_gib` 2^30 bytes. `memory_peak_gib` is the accelerator's memory, per accelerator and the largest;
     `host_memory_peak_gib` the resident memory of the worker's processes together. `rank_skew` is the mean
-    over windows of (slowest - fastest rank) / slowest. `model_flops_utilisation` is `ceiling.share`
-    against the published peak where that is known; `ceiling` is against the measured one.
+    over windows of (slowest - fastest rank) / slowest; `other_cpu_share` the share of the host's CPU time
+    that other processes took while measuring. `flops_per_sample` counts forward and backward of one unit of
+    the batch axis; `ceiling` is the rate of these against what this machine was measured to do.
     """
 
     throughput: Throughput | None = None
@@ -149,6 +150,7 @@ class Metrics(Model):
     ceiling: CeilingShare | None = None
     scaling: Scaling | None = None
     rank_skew: NonNegative | None = None
+    other_cpu_share: NonNegative | None = None
     step_s: PositiveFloat | None = None
     first_step_s: PositiveFloat | None = None
     warm_up_s: NonNegative | None = None

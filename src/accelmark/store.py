@@ -120,7 +120,7 @@ def file_name(record_id: str) -> str:
 
 
 def json_files(paths: Iterable[Path]) -> Iterator[os.DirEntry[str] | Path]:
-    """Every `.json` file in these files and folders, hidden ones left out; folders in order of name."""
+    """Every `.json` file in these files and folders, hidden ones left out, in no order."""
     for path in paths:
         if path.is_dir():
             yield from _walk(path)
@@ -133,7 +133,7 @@ def json_files(paths: Iterable[Path]) -> Iterator[os.DirEntry[str] | Path]:
 def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            found = list(entries)
     except OSError as error:
         raise UnreadableInputError(f"{safe(folder)} cannot be read: {error.strerror}.") from error
     for entry in found:
@@ -148,8 +148,8 @@ def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
 def read(paths: Iterable[Path]) -> ReadResult:
     """Read all Records in these files and folders; what cannot be read is a `Problem`, the rest is read."""
     result = ReadResult()
-    for entry in json_files(paths):
-        outcome = read_file(Path(entry))
+    for path in sorted(map(os.fspath, json_files(paths))):
+        outcome = read_file(Path(path))
         if isinstance(outcome, Problem):
             result.problems.append(outcome)
         else:

@@ -58,6 +58,19 @@ def value_and_interval(value: float, ci95: tuple[float, float] | None) -> str:
     return f"{round(value, -place):,.{decimals}f} ± {round(half, -place):,.{decimals}f}"
 
 
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+
+
+def quantity(value: float, ci95: tuple[float, float] | None, unit: str) -> tuple[str, str]:
+    """Value and interval as text, and the unit; FLOP/s and B/s get the prefix that keeps them readable."""
+    if not unit.startswith(("FLOP/", "B/")):
+        return value_and_interval(value, ci95), unit
+    power = min(max(0, math.floor(math.log10(value) / 3)), len(_PREFIXES) - 1)
+    scale = 1000.0**power
+    scaled = None if ci95 is None else (ci95[0] / scale, ci95[1] / scale)
+    return value_and_interval(value / scale, scaled), _PREFIXES[power] + unit
+
+
 def duration(seconds: float) -> str:
     """`45 s`, `3 min 20 s`, `2 h 5 min`."""
     whole = round(seconds)

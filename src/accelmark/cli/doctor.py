@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 
-
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of JSON objects.")] = False,
 ) -> None:

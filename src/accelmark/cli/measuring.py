@@ -51,9 +51,7 @@ def finish(session: Session, records: Sequence[Record], as_json: bool) -> None:
     else:
         print_records(records)
         folder = shlex.quote(str(session.store.folder))
-        print(
-            f"\nRecords: {safe(session.store.folder)}   (accelmark show {safe(folder)})"
-        )
+        print(f"\nRecords: {safe(session.store.folder)}   (accelmark show {safe(folder)})")
     if session.interrupted:
         print("accelmark: interrupted; --resume measures what is missing", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED)

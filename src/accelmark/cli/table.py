@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from accelmark.record import Record
-from accelmark.text import print_table, value_and_interval
+from accelmark.text import print_table, quantity
 
 COLUMNS = (
     "network",
@@ -33,8 +33,7 @@ def row(record: Record) -> list[str]:
     network = job.network if job.engine in (None, "eager") else f"{job.network} ({job.engine})"
     value = unit = count = ""
     if throughput is not None:
-        value = value_and_interval(throughput.value, throughput.ci95)
-        unit = throughput.unit
+        value, unit = quantity(throughput.value, throughput.ci95, throughput.unit)
         if throughput.n is not None:
             count = f"{throughput.n} in {throughput.processes}"
     return [

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-from accelmark import stats
+from accelmark import conclude, stats
 from accelmark.measure.clock import MONOTONIC, Clock
 from accelmark.measure.device import Device
 from accelmark.record import Window
@@ -32,8 +32,6 @@ WINDOW_SHARE = 1 / 20
 SETTLED_WINDOWS, SETTLED_LONG_STEPS = 6, 4
 #: Share of the budget after which warm-up is given up.
 WARM_UP_SHARE = 0.5
-#: A change of the step time smaller than this is no reason to wait or to doubt.
-STEADY = 0.01
 
 
 class Group(Protocol):
@@ -142,7 +140,7 @@ def measure(
         on_window(window, True)
         times = [w.seconds / w.steps for w in result.warm_up[1:]]
         enough = SETTLED_LONG_STEPS if steps == 1 else SETTLED_WINDOWS
-        result.settled = len(times) >= enough and stats.is_settled(times[-enough:], STEADY)
+        result.settled = len(times) >= enough and stats.is_settled(times[-enough:], conclude.STEADY)
         steps = _steps_for(window_s, window)
 
     on_start()

@@ -43,6 +43,7 @@ class _Tries:
     def __init__(self, attempt: Try) -> None:
         self.attempt = attempt
         self.search = Search()
+        self.too_long = False
 
     def fits(self, batch_size: int) -> bool:
         """Whether a batch runs. A failure that is neither memory nor time is kept and ends the search."""
@@ -68,13 +69,10 @@ class _Tries:
             else:
                 self.search.failure = record
             return False
-        if self.step_s(record) > MAX_STEP_S:
+        if max((w.seconds / w.steps for w in windows), default=0.0) > MAX_STEP_S:
+            self.too_long = True
             self.search.bound = "the length of a step"
         return True
-
-    @staticmethod
-    def step_s(record: Record) -> float:
-        return max((w.seconds / w.steps for w in record.samples.windows), default=0.0)
 
 
 def largest(attempt: Try, start: int, limit: int = MAX_BATCH) -> Search:
@@ -86,7 +84,7 @@ def largest(attempt: Try, start: int, limit: int = MAX_BATCH) -> Search:
     while search.failure is None:
         if tries.fits(batch):
             fits = batch
-            if search.bound:
+            if tries.too_long:
                 break
         else:
             fails = batch
@@ -118,7 +116,7 @@ def fastest(attempt: Try, start: int) -> Search:
         idle = 0 if rate > GAIN * best or batch < start else idle + 1
         if rate > best:
             best, search.batch_size = rate, batch
-        if search.bound:
+        if tries.too_long:
             break
         batch *= 2
     search.bound = search.bound or "throughput that rises no more"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from accelmark.record import Record, Window
-from accelmark.text import duration, safe, value_and_interval
+from accelmark.text import duration, quantity, safe
 
 
 def one_line(record: Record) -> str:
@@ -17,7 +17,7 @@ def one_line(record: Record) -> str:
     parts = [record.job.label()]
     throughput = record.metrics.throughput
     if throughput is not None:
-        parts.append(f"{value_and_interval(throughput.value, throughput.ci95)} {throughput.unit}")
+        parts.append(" ".join(quantity(throughput.value, throughput.ci95, throughput.unit)))
     parts.append(record.status.value)
     if record.status.value != "ok" and record.reasons:
         parts.append(record.reasons[0])

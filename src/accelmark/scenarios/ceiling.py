@@ -15,7 +15,7 @@ from accelmark.errors import DivergedError, UnsupportedError, unknown
 from accelmark.job import PRECISIONS, Job, Settings
 from accelmark.measure.clock import MONOTONIC, Clock
 from accelmark.measure.device import Device
-from accelmark.measure.loop import STEADY, Group, measure
+from accelmark.measure.loop import Group, measure
 from accelmark.measure.machine import last_level_cache_bytes
 from accelmark.record import Metrics, Samples, Status
 from accelmark.scenarios.outcome import OnWindow, Outcome
@@ -278,7 +278,7 @@ def run(job: Job, settings: Settings, device: TorchDevice, group: Group, on_wind
     if throughput is None:
         raise ValueError("a measurement without windows")
     status, reasons = conclude.spread(throughput, settings.target)
-    unsteady = conclude.stationarity(measurement.windows, measurement.settled, STEADY)
+    unsteady = conclude.stationarity(measurement.warm_up, measurement.windows, measurement.settled)
     if unsteady:
         status, reasons = Status.NOT_STATIONARY, [unsteady]
     samples = Samples(windows=measurement.windows, warm_up=measurement.warm_up, step_ms=measurement.step_ms)

@@ -18,8 +18,9 @@ from accelmark.errors import DivergedError, UsageError
 from accelmark.job import Job, Settings
 from accelmark.measure import energy
 from accelmark.measure.clock import MONOTONIC
-from accelmark.measure.loop import STEADY, Group, Measurement, measure
+from accelmark.measure.loop import Group, Measurement, measure
 from accelmark.measure.memory import HostMemory
+from accelmark.measure.others import OtherProcesses
 from accelmark.measure.telemetry import Telemetry
 from accelmark.networks.base import Network
 from accelmark.record import Metrics, Quantity, Samples, Status, Window
@@ -46,6 +47,12 @@ def run(
     step = TrainingStep(network, job, device, group.rank, group.size)
     device.reset_peak_memory()
     origin = MONOTONIC()
+    others = OtherProcesses()
+
+    def begin() -> None:
+        meter.start()
+        others.start()
+
     with HostMemory() as host, Telemetry(index, origin=origin) as telemetry:
         measurement = measure(
             step,
@@ -55,20 +62,24 @@ def run(
             window_s=settings.window_s,
             group=group,
             check=step.check_finite,
-            on_start=meter.start,
+            on_start=begin,
             on_window=on_window,
         )
         joules, joules_s = meter.stop()
+        other_share = _other_share(others, group)
     first, now, too_few = step.learnt(lambda value: _mean_over_ranks(group, value))
 
     unit = f"{network.unit}/s"
     throughput = conclude.throughput(measurement.windows, unit)
     if throughput is None:
         raise ValueError("a measurement without windows")
-    unsteady = conclude.stationarity(measurement.windows, measurement.settled, STEADY)
+    unsteady = conclude.stationarity(measurement.warm_up, measurement.windows, measurement.settled)
     status, reasons = conclude.spread(throughput, settings.target)
+    if other_share > conclude.DISTURBED:
+        status = Status.NOISY
+        reasons.insert(0, f"other processes took {other_share:.0%} of the CPU time while measuring")
     if unsteady:
-        status, reasons = Status.NOT_STATIONARY, [unsteady]
+        status, reasons = Status.NOT_STATIONARY, [unsteady, *reasons]
     if too_few:
         reasons.append(too_few)
     device_gib, host_gib = _memory(device, host, group)
@@ -86,6 +97,7 @@ def run(
         host_memory_peak_gib=host_gib,
         parameters=step.parameters,
         rank_skew=_skew(measurement.windows),
+        other_cpu_share=other_share,
         step_s=sum(w.seconds for w in measurement.windows) / sum(w.steps for w in measurement.windows),
         first_step_s=measurement.first_step_s,
         warm_up_s=sum(w.seconds for w in measurement.warm_up),
@@ -186,6 +198,13 @@ def _memory(device: TorchDevice, host: HostMemory, group: Group) -> tuple[float 
         largest if math.isfinite(largest) and largest > 0 else None,
         together if math.isfinite(together) else None,
     )
+
+
+def _other_share(others: OtherProcesses, group: Group) -> float:
+    """Share of the host's CPU time that went to none of the ranks; clocks that differ a little are no load."""
+    busy, own, capacity = others.stop()
+    ranks = group.exchange((own,))
+    return max(0.0, busy - math.fsum(rank[0] for rank in ranks)) / capacity
 
 
 def _units(measurement: Measurement) -> float:

@@ -1,6 +1,6 @@
-"""Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context (Dai et al., 2019, arXiv:1901.02860).
+"""Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context (Dai et al., 2019).
 
-Written from the paper, in the configurations of NVIDIA's PyTorch recipe for WikiText-103 (`full`) and of
+Written from the paper (arXiv:1901.02860), in the configurations of NVIDIA's PyTorch recipe for WikiText-103 (`full`) and of
 Lambda's study of 2021 (`full-softmax`: the same code called without `--adaptive`, so every token is scored
 against all 267,735 words).
 

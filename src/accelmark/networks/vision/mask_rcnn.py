@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.detection.mask_rcnn import MaskRCNN, MaskRCNNHeads
 from torchvision.models.resnet import Bottleneck, ResNet
@@ -36,17 +37,20 @@ UPRIGHT = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class MaskRCNNConfig(Config):
-    """The body's blocks per stage, channels of pyramid and heads, and the numbers that set the work.
+    """The body's blocks and inner channels, the channels of pyramid and heads, and what sets the work.
 
+    `anchors` are their sides in pixels, one per level of the pyramid.
     `proposals` is how many regions leave the proposal network per training image at most (and how many of
     each pyramid level enter its selection); `sampled_regions` is how many of them the box head trains on.
     """
 
     classes: int
     layers: tuple[int, int, int, int]
+    width: int
     channels: int
     short_side: int
     long_side: int
+    anchors: tuple[int, int, int, int, int]
     proposals: int
     sampled_regions: int
     learning_rate: float
@@ -74,9 +78,11 @@ class MaskRCNNResNet50(Network):
             parameters=44_401_393,
             classes=91,
             layers=(3, 4, 6, 3),
+            width=64,
             channels=256,
             short_side=800,
             long_side=1333,
+            anchors=(32, 64, 128, 256, 512),
             proposals=2000,
             sampled_regions=512,
             learning_rate=2e-3,
@@ -85,17 +91,21 @@ class MaskRCNNResNet50(Network):
             batch_size=2,
             classes=5,
             layers=(1, 1, 1, 1),
+            width=16,
             channels=32,
             short_side=128,
             long_side=213,
-            proposals=100,
-            sampled_regions=32,
-            learning_rate=1e-2,
+            anchors=(8, 16, 32, 64, 128),
+            proposals=50,
+            sampled_regions=16,
+            learning_rate=2e-2,
         ),
     }
 
     def build(self, config: MaskRCNNConfig) -> MaskRCNN:
-        body = ResNet(Bottleneck, list(config.layers), norm_layer=FrozenBatchNorm2d)
+        body = ResNet(
+            Bottleneck, list(config.layers), width_per_group=config.width, norm_layer=FrozenBatchNorm2d
+        )
         # Frozen normalisation does nothing until it holds a trained network's statistics, and without any
         # the residual sums of random weights double at every block. A constant scale on the branches, in
         # place of those statistics, keeps the activations' size; it costs what the true numbers cost.
@@ -113,6 +123,9 @@ class MaskRCNNResNet50(Network):
             num_classes=config.classes,
             min_size=config.short_side,
             max_size=config.long_side,
+            rpn_anchor_generator=AnchorGenerator(
+                tuple((side,) for side in config.anchors), ((0.5, 1.0, 2.0),) * len(config.anchors)
+            ),
             rpn_pre_nms_top_n_train=config.proposals,
             rpn_post_nms_top_n_train=config.proposals,
             rpn_pre_nms_top_n_test=config.proposals // 2,

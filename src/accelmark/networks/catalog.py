@@ -1,0 +1,184 @@
+"""Writes `catalog.json` from the network files: `python -m accelmark.networks.catalog [--check]`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+from accelmark import networks
+from accelmark.networks import registry
+from accelmark.networks.base import Config, Network
+from accelmark.networks.registry import CatalogEntry, SizeEntry
+
+PATH = Path(__file__).with_name("catalog.json")
+
+#: Batch normalisation refuses a single value per channel, which one sample would give at a map of one cell.
+SAMPLES = 2
+
+aten = torch.ops.aten
+#: What draws weights and dropout.
+RANDOM = (aten.normal_, aten.uniform_, aten.bernoulli_)
+
+
+def discover() -> list[Network]:
+    """Every network of the package by name, found by importing all files of its subpackages."""
+    for package in pkgutil.iter_modules(networks.__path__, networks.__name__ + "."):
+        if package.ispkg:
+            path = importlib.import_module(package.name).__path__
+            for file in pkgutil.iter_modules(path, package.name + "."):
+                importlib.import_module(file.name)
+    return [network for _, network in sorted(registry._registered.items())]
+
+
+def parameter_count(module: nn.Module) -> int:
+    """Elements of all parameters; a tensor used in two places counts once."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def on_device(tree: Any, device: str) -> Any:
+    """A batch with its tensors moved."""
+    if isinstance(tree, torch.Tensor):
+        return tree.to(device)
+    if isinstance(tree, dict):
+        return {key: on_device(value, device) for key, value in tree.items()}
+    if isinstance(tree, tuple | list):
+        return type(tree)(on_device(value, device) for value in tree)
+    return tree
+
+
+class WithoutProducts(TorchDispatchMode):
+    """Answers every operation that has a FLOP count with zeros of the right shape.
+
+    All else is computed, so shapes that depend on values come out, and the same on every processor: no
+    rounding decides which proposal a detector keeps. Weights are then never read, so they are not drawn
+    either and take no memory; nor is dropout.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.overloadpacket in RANDOM:
+            return args[0]
+        if func.overloadpacket not in flop_registry:
+            return func(*args, **(kwargs or {}))
+        shapes = func(*on_device(args, "meta"), **on_device(kwargs or {}, "meta"))
+        return zeros_like(shapes)
+
+
+def zeros_like(tree: Any) -> Any:
+    """CPU tensors of zeros in the shapes of tensors without values."""
+    if isinstance(tree, torch.Tensor):
+        return torch.zeros(tree.shape, dtype=tree.dtype, device="cpu")
+    if isinstance(tree, tuple | list):
+        return type(tree)(zeros_like(value) for value in tree)
+    return tree
+
+
+def count_flops(network: Network, config: Config, device: str) -> float:
+    """Forward and backward of one training step per sample, in the steady state of a recurrent network."""
+    torch.manual_seed(0)
+    batch = on_device(network.batch(config, SAMPLES, torch.Generator().manual_seed(0)), device)
+    with WithoutProducts() if device == "cpu" else contextlib.nullcontext():
+        with torch.device(device):
+            module = network.build(config)
+        # The first step of a recurrent network has no past to attend to; the second is like all later ones.
+        with torch.no_grad():
+            _, state = network.loss(module, batch, None)
+        counter = FlopCounterMode(display=False)
+        with counter:
+            loss, _ = network.loss(module, batch, state)
+            loss.backward()
+    return float(counter.get_total_flops()) / SAMPLES
+
+
+def flops_per_sample(network: Network, config: Config) -> float:
+    """Floating-point operations of training on one sample, to four significant digits.
+
+    Counted on the meta device, where nothing is computed. Networks whose shapes depend on their values run
+    on the CPU, without the products.
+    """
+    try:
+        flops = count_flops(network, config, "meta")
+    except RuntimeError:
+        flops = count_flops(network, config, "cpu")
+    return float(f"{flops:.4g}")
+
+
+def size_entry(network: Network, config: Config) -> SizeEntry:
+    """One size, built without memory for its parameters and counted."""
+    with torch.device("meta"):
+        parameters = parameter_count(network.build(config))
+    return SizeEntry(
+        batch_size=config.batch_size,
+        sequence_length=config.sequence_length,
+        parameters=parameters,
+        published_parameters=config.parameters,
+        flops_per_sample=flops_per_sample(network, config),
+    )
+
+
+def catalog_entry(network: Network) -> CatalogEntry:
+    """A network with all its sizes."""
+    return CatalogEntry(
+        name=network.name,
+        module=type(network).__module__,
+        title=network.title,
+        domain=network.domain,
+        task=network.task,
+        unit=network.unit,
+        dataset=network.dataset,
+        quality_metric=network.quality.metric,
+        quality_target=network.quality.target,
+        paper=network.paper,
+        reference=network.reference,
+        version=network.version,
+        sizes={name: size_entry(network, config) for name, config in network.sizes.items()},
+    )
+
+
+def generate() -> list[CatalogEntry]:
+    """The catalog of the network files as they are."""
+    return [catalog_entry(network) for network in discover()]
+
+
+def render(entries: Iterable[CatalogEntry]) -> str:
+    """The text of `catalog.json`."""
+    return json.dumps([entry.model_dump() for entry in entries], indent=2, ensure_ascii=False) + "\n"
+
+
+def read(path: Path) -> list[CatalogEntry]:
+    """The catalog in a file; none where there is none or it cannot be read as one."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return [CatalogEntry.model_validate(entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+    return []
+
+
+def main(arguments: list[str] | None = None, write: Callable[[str], Any] = sys.stdout.write) -> int:
+    """Write the catalog, or with `--check` say whether the file is current and leave it."""
+    parser = argparse.ArgumentParser(prog="python -m accelmark.networks.catalog", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="exit with 1 if the file is out of date")
+    options = parser.parse_args(arguments)
+    entries = generate()
+    if options.check:
+        current = read(PATH) == entries
+        write("catalog.json is current\n" if current else "catalog.json is out of date: run `make catalog`\n")
+        return 0 if current else 1
+    PATH.write_text(render(entries), encoding="utf-8")
+    write(f"{PATH.name}: {len(entries)} networks\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

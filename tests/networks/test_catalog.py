@@ -1,0 +1,77 @@
+import pytest
+
+from accelmark.networks import catalog, registry
+
+
+@pytest.fixture(scope="module")
+def generated():
+    return catalog.generate()
+
+
+def test_catalog_is_current(generated):
+    assert catalog.read(catalog.PATH) == generated, "run `python -m accelmark.networks.catalog`"
+
+
+def test_catalog_file_is_as_it_would_be_written():
+    assert catalog.PATH.read_text(encoding="utf-8") == catalog.render(catalog.read(catalog.PATH))
+
+
+def test_entries_are_sorted_and_loadable():
+    names = [entry.name for entry in catalog.read(catalog.PATH)]
+    assert names == sorted(names)
+    for name in names:
+        assert registry.load(name).name == name
+
+
+def test_check_writes_nothing_and_says_what_is_wrong(generated, monkeypatch, tmp_path):
+    said = []
+    monkeypatch.setattr(catalog, "generate", lambda: generated)
+    monkeypatch.setattr(catalog, "PATH", tmp_path / "catalog.json")
+    assert catalog.main(["--check"], said.append) == 1
+    assert "out of date" in said[-1]
+    assert not catalog.PATH.exists()
+    assert catalog.main([], said.append) == 0
+    assert catalog.main(["--check"], said.append) == 0
+    catalog.PATH.write_text("[", encoding="utf-8")
+    assert catalog.main(["--check"], said.append) == 1
+
+
+def flops(name, size="full"):
+    return registry.entry(name).sizes[size].flops_per_sample
+
+
+def test_resnet_flops_are_three_forward_passes_of_4_09_billion_multiply_adds():
+    # The backward pass costs two forward passes, but for the first layer's input.
+    assert flops("resnet50-v1.5") == pytest.approx(3 * 2 * 4.09e9, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("transformer-xl-base", "full"),
+        ("transformer-xl-base", "full-softmax"),
+        ("transformer-xl-large", "full"),
+        ("transformer-xl-large", "full-softmax"),
+    ],
+)
+def test_transformer_xl_flops_are_what_a_hand_counts(name, size):
+    config = registry.load(name).sizes[size]
+    queries, keys = config.sequence_length, config.sequence_length + config.memory_length
+    width, inner = config.width, config.heads * config.head_width
+    layer = 2 * queries * width * inner  # query and output
+    layer += 2 * keys * width * inner + keys * width * inner  # keys and values, positions
+    layer += 3 * queries * keys * inner  # content scores, position scores, mixing the values
+    layer += 2 * queries * width * config.inner_width
+    if config.cutoffs:
+        softmax = queries * width * (config.cutoffs[0] + len(config.cutoffs))
+        # Tails: the shares of tokens in the three rare clusters times what scoring there costs.
+        for share, words, divisor in [
+            (0.012, 20_000, config.divisor),
+            (0.019, 160_000, config.divisor**2),
+            (0.0024, 67_738, config.divisor**3),
+        ]:
+            softmax += share * queries * words * width // divisor
+    else:
+        softmax = queries * width * config.vocabulary
+    forward = 2 * (config.layers * layer + softmax)
+    assert flops(name, size) == pytest.approx(3 * forward, rel=0.10)

@@ -1,0 +1,95 @@
+"""The search for a batch size against machines whose answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from accelmark.record import Metrics, Record, Samples, Status, Window
+from accelmark.run import batch_size
+from tests.records import record
+
+
+def machine(
+    fits_up_to: int, seconds: Callable[[int], float] = lambda b: 0.01 * b
+) -> tuple[Callable, list[int]]:
+    tried: list[int] = []
+
+    def attempt(batch: int) -> Record:
+        tried.append(batch)
+        if batch > fits_up_to:
+            return record(
+                status=Status.OUT_OF_MEMORY, reasons=["no memory"], samples=Samples(), metrics=Metrics()
+            )
+        window = Window(start_s=0, seconds=seconds(batch), units=batch, steps=1)
+        return record(
+            samples=Samples(windows=[window]), metrics=Metrics(host_memory_peak_gib=0.1 + 0.01 * batch)
+        )
+
+    return attempt, tried
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 9, 37, 100, 511, 512, 1000])
+@pytest.mark.parametrize("start", [1, 8, 32])
+def test_largest_is_found_to_one_part_in_sixteen_and_never_exceeds(limit: int, start: int) -> None:
+    attempt, tried = machine(limit)
+    search = batch_size.largest(attempt, start)
+    assert search.batch_size is not None
+    assert search.batch_size <= limit
+    assert search.batch_size >= limit - max(1, limit // 16)
+    assert search.bound == "memory"
+    assert len(tried) == len(set(tried)) <= 20
+    assert [trial.batch_size for trial in search.curve] == sorted(tried)
+    assert all((trial.status is Status.OK) == (trial.batch_size <= limit) for trial in search.curve)
+
+
+def test_not_even_one_fits() -> None:
+    attempt, _ = machine(0)
+    search = batch_size.largest(attempt, 32)
+    assert search.batch_size is None
+    assert search.failure is None
+
+
+def test_growth_ends_at_long_steps_and_says_so() -> None:
+    attempt, tried = machine(10**9, lambda batch: 1.0 * batch)
+    search = batch_size.largest(attempt, 8)
+    assert search.batch_size == 32
+    assert search.bound == "the length of a step"
+    assert max(tried) == 32
+
+
+def test_growth_ends_at_the_largest_batch_that_is_tried() -> None:
+    attempt, _ = machine(10**9, lambda batch: 1e-6)
+    search = batch_size.largest(attempt, 32)
+    assert search.batch_size == batch_size.MAX_BATCH
+    assert search.bound == "the largest batch that is tried"
+
+
+def test_any_other_failure_ends_the_search() -> None:
+    def attempt(batch: int) -> Record:
+        return record(status=Status.CRASHED, reasons=["SIGSEGV"], samples=Samples(), metrics=Metrics())
+
+    search = batch_size.largest(attempt, 8)
+    assert search.batch_size is None
+    assert search.failure is not None
+    assert search.failure.status is Status.CRASHED
+    assert len(search.curve) == 1
+
+
+def test_fastest_is_where_throughput_peaks_and_the_curve_is_kept() -> None:
+    # 10 ms a step and 1 ms a sample up to 64, where a cache overflows and samples take 2 ms.
+    attempt, _ = machine(10**9, lambda b: 0.010 + (0.001 if b <= 64 else 0.002) * b)
+    search = batch_size.fastest(attempt, 8)
+    assert search.batch_size == 64
+    rates = {trial.batch_size: trial.throughput for trial in search.curve}
+    assert rates[64] == pytest.approx(64 / 0.074)
+    assert rates[1] == pytest.approx(1 / 0.011)
+    assert set(rates) >= {1, 2, 4, 8, 16, 32, 64, 128, 256}
+
+
+def test_fastest_stays_within_memory() -> None:
+    attempt, _ = machine(20, lambda b: 0.1 + 0.001 * b)
+    search = batch_size.fastest(attempt, 8)
+    assert search.batch_size == 16
+    assert search.curve[-1].status is Status.OUT_OF_MEMORY

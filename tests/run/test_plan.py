@@ -1,0 +1,150 @@
+"""From what a user asks for to Jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelmark.engines.precision import unsupported
+from accelmark.errors import UsageError
+from accelmark.job import Job, Settings
+from accelmark.run import suite
+from accelmark.run.plan import Wish, ceilings, plan, targets
+from accelmark.system import Accelerator, Cpu, System
+
+CPU = System(
+    name="cpu",
+    accelerator=Accelerator(name="cpu", kind="cpu", count=2),
+    cpu=Cpu(name="cpu", cores=2, instructions=["avx2"]),
+)
+GPU = System(
+    name="A100", accelerator=Accelerator(name="A100", kind="cuda", count=8, compute_capability="8.0")
+)
+
+
+DEFAULT, SETTINGS = Wish(), Settings()
+
+
+def jobs(names, wish=DEFAULT, system=CPU, settings=SETTINGS):
+    return plan(targets(names, {}), wish, settings, system)
+
+
+def test_the_lambda_suite_is_the_whole_study() -> None:
+    planned, notes = jobs(["lambda"], system=GPU)
+    cells = {(p.job.network, p.job.precision, p.job.accelerators) for p in planned}
+    networks = {
+        "ssd300-resnet50",
+        "resnet50-v1.5",
+        "mask-rcnn-r50-fpn",
+        "transformer-xl-base",
+        "transformer-xl-large",
+    }
+    assert cells == {(n, p, a) for n in networks for p in ("fp32", "tf32", "fp16") for a in (1, 2, 4, 8)}
+    assert all(p.rule == "max" and p.job.batch_size is None and not p.unsupported for p in planned)
+    assert {p.job.size for p in planned if "transformer" in p.job.network} == {"full-softmax"}
+    assert notes == []
+
+
+def test_on_two_cores_the_study_has_one_and_two_ranks_and_says_what_is_left_out() -> None:
+    planned, notes = jobs(["lambda"], Wish(size="tiny"))
+    assert len(planned) == 5 * 3 * 2
+    assert {p.job.accelerators for p in planned} == {1, 2}
+    assert notes == ["4, 8 accelerators are left out: this machine has 2"]
+    assert {p.job.size for p in planned} == {"tiny"}
+    assert all(p.rule is None and p.job.batch_size for p in planned)
+    reasons = {p.job.precision: p.unsupported for p in planned}
+    assert reasons["fp32"] is None
+    assert "TF32" in str(reasons["tf32"])
+    assert "emulated here" in str(reasons["fp16"])
+
+
+def test_what_is_asked_for_and_missing_is_a_record_not_silence() -> None:
+    planned, _ = jobs(["resnet50-v1.5"], Wish(accelerators=[1, 4]))
+    assert [p.unsupported for p in planned] == [
+        None,
+        "needs 4 CPU cores, one for each rank; this machine has 2",
+    ]
+
+
+def test_emulated_precisions_run_when_asked_for() -> None:
+    planned, _ = jobs(["resnet50-v1.5"], Wish(precisions=["bf16"]), settings=Settings(allow_emulated=True))
+    assert planned[0].unsupported is None
+
+
+def test_the_same_job_is_measured_once() -> None:
+    planned, _ = jobs(["resnet50-v1.5", "resnet50-v1.5"], Wish(batch_sizes=[32, "default"]))
+    assert len(planned) == 1
+
+
+def test_defaults_are_the_networks_own() -> None:
+    planned, _ = jobs(["transformer-xl-base"])
+    assert planned[0].unit == "tokens/s"
+    assert planned[0].job.sequence_length == 192
+    assert planned[0].job.batch_size == planned[0].default_batch
+
+
+@pytest.mark.parametrize(
+    ("names", "wish", "meant"),
+    [
+        (["resnet50"], Wish(), "did you mean resnet50-v1.5"),
+        (["lamda"], Wish(), "did you mean lambda"),
+        (["lambda"], Wish(precisions=["fp31"]), "did you mean fp32"),
+        (["lambda"], Wish(engines=["eagre"]), "did you mean eager"),
+        (["lambda"], Wish(networks=["mask-rcnn"]), "did you mean mask-rcnn-r50-fpn"),
+        (["lambda"], Wish(size="tini"), "did you mean tiny"),
+    ],
+)
+def test_wrong_names_say_what_was_meant(names, wish, meant) -> None:
+    with pytest.raises(UsageError, match=meant):
+        jobs(names, wish)
+
+
+@pytest.mark.parametrize(
+    ("precision", "accelerator", "cpu", "reason"),
+    [
+        ("fp32", Accelerator(name="c", kind="cpu"), None, None),
+        ("tf32", Accelerator(name="c", kind="cpu"), None, "this device is a CPU"),
+        ("bf16", Accelerator(name="c", kind="cpu"), Cpu(name="c", instructions=["amx_bf16"]), None),
+        ("bf16", Accelerator(name="c", kind="cpu"), Cpu(name="c", instructions=["avx2"]), "emulated here"),
+        ("fp16", Accelerator(name="c", kind="cpu"), Cpu(name="c", instructions=["avx512_fp16"]), None),
+        ("bf16", Accelerator(name="V100", kind="cuda", compute_capability="7.0"), None, "emulated here"),
+        ("tf32", Accelerator(name="V100", kind="cuda", compute_capability="7.0"), None, "8.0"),
+        ("fp16", Accelerator(name="V100", kind="cuda", compute_capability="7.0"), None, None),
+        ("tf32", Accelerator(name="H200", kind="cuda", compute_capability="9.0"), None, None),
+        ("tf32", Accelerator(name="MI250", kind="rocm"), None, "this device is rocm"),
+        ("bf16", Accelerator(name="MI250", kind="rocm"), None, None),
+    ],
+)
+def test_precisions_by_device(precision, accelerator, cpu, reason) -> None:
+    found = unsupported(precision, accelerator, cpu)
+    assert found is None if reason is None else reason in str(found)
+
+
+def test_ceilings_of_a_cpu() -> None:
+    planned = {(p.job.network, p.job.precision, p.job.accelerators): p for p in ceilings(Settings(), CPU)}
+    assert planned["matrix-product", "fp32", 1].unsupported is None
+    assert planned["matrix-product", "tf32", 1].unsupported
+    assert planned["host-to-device", None, 1].unsupported
+    assert planned["all-reduce", None, 2].unsupported is None
+
+
+def test_suites_name_networks_that_exist() -> None:
+    from accelmark.networks.registry import catalog
+
+    for name in suite.names():
+        for entry in suite.load(name).entries:
+            for network in entry.networks:
+                assert entry.size in catalog()[network].sizes
+
+
+def test_a_jobs_key_is_stable() -> None:
+    job = Job(network="resnet50-v1.5", batch_size=8)
+    assert job.key() == Job.model_validate_json(job.model_dump_json()).key()
+    assert job.key() != job.model_copy(update={"seed": 1}).key()
+
+
+@pytest.mark.parametrize(
+    ("budget", "repeats", "processes", "each"), [(60, 3, 3, 20), (5, 3, 1, 5), (24, 3, 2, 12), (60, 1, 1, 60)]
+)
+def test_the_budget_is_shared_by_processes_of_at_least_ten_seconds(budget, repeats, processes, each) -> None:
+    settings = Settings(time_budget_s=budget, repeats=repeats)
+    assert (settings.processes(), settings.process_budget_s()) == (processes, each)
