@@ -20,6 +20,7 @@ from accelmark.text import MAX_CELL, duration, number, print_table, quantity, sa
         (12345.0, (11000.0, 13700.0), "12,300 ± 1,400"),
         (5.0, (5.0, 5.0), "5.00000 ± 0"),
         (5.0, None, "5"),
+        (432.1, (0.0, 30432.0), "430 ± 30,000"),
         (2751.0, None, "2,751"),
     ],
 )

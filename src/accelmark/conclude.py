@@ -99,8 +99,9 @@ def combine(records: Sequence[Record]) -> Record:
         status, reasons = spread(metrics.throughput, first.settings.target)
         if metrics.other_cpu_share is not None and metrics.other_cpu_share > DISTURBED:
             status = Status.NOISY
-        for record in records:
-            reasons += [r for r in record.reasons if r not in reasons and not _about_spread(r)]
+        # What the processes say besides, a disturbance above all, comes first: it explains the width.
+        others = [reason for record in records for reason in record.reasons if not _about_spread(reason)]
+        reasons = [*dict.fromkeys(others), *reasons]
     else:
         status, reasons = first.status, list(first.reasons)
     return first.replace(

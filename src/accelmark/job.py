@@ -87,8 +87,12 @@ class Settings(Model):
     allow_emulated: bool = False
 
     def processes(self) -> int:
-        """How many processes share the budget: `repeats`, but none gets less than 10 s of it."""
-        return max(1, min(self.repeats, int(self.time_budget_s / 10)))
+        """How many processes share the budget: `repeats` if each gets 5 s or more of it, else one.
+
+        Fewer than were asked for would not do: the interval between two processes has one degree of freedom
+        and is six times as wide as that between three.
+        """
+        return self.repeats if self.time_budget_s / self.repeats >= 5 else 1
 
     def process_budget_s(self) -> float:
         """Seconds of warm-up and measuring for one process."""

@@ -51,6 +51,8 @@ def value_and_interval(value: float, ci95: tuple[float, float] | None) -> str:
     half = max(ci95[1] - value, value - ci95[0])
     if half <= 0:
         return f"{number(value, 6)} ± 0"
+    if half >= value:
+        return f"{number(value, 2)} ± {number(half, 2)}"
     # Two digits when the first is 1 or 2 (a step from 1 to 2 would be a factor of two), one otherwise.
     exponent = math.floor(math.log10(half))
     place = exponent - 1 if half / 10**exponent < 3 else exponent

@@ -61,11 +61,13 @@ def overlap(a, b):
 
 
 def test_matching_equals_a_loop():
-    defaults = ssd.default_boxes(ssd.TINY)
-    places = corners(defaults)
     random = torch.Generator().manual_seed(3)
+    defaults = ssd.default_boxes(ssd.TINY).double()
+    # A small box inside two equal default boxes overlaps both the same; moved a little, none are equal.
+    defaults = defaults + 1e-3 * torch.rand(defaults.shape, generator=random, dtype=torch.double)
+    places = corners(defaults)
     for _ in range(5):
-        boxes = ssd.coco_like_boxes(random)
+        boxes = ssd.coco_like_boxes(random).double()
         labels = torch.randint(1, 11, (len(boxes),), generator=random)
         table = [[overlap(box, place) for place in places.tolist()] for box in boxes.tolist()]
         expected = []

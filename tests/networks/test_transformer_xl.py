@@ -20,6 +20,7 @@ def small(**changes):
 def build(config, scale=1.0):
     torch.manual_seed(0)
     module = txl.TransformerXL(config).double().eval()
+    module.frequencies = 10_000 ** -(torch.arange(0, config.width, 2, dtype=torch.float64) / config.width)
     with torch.no_grad():
         # At their initial size the biases, positions and tails hardly show in the result.
         for parameter in module.parameters():

@@ -143,8 +143,9 @@ def test_a_jobs_key_is_stable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "repeats", "processes", "each"), [(60, 3, 3, 20), (5, 3, 1, 5), (24, 3, 2, 12), (60, 1, 1, 60)]
+    ("budget", "repeats", "processes", "each"),
+    [(60, 3, 3, 20), (5, 3, 1, 5), (12, 3, 1, 12), (24, 3, 3, 8), (60, 1, 1, 60)],
 )
-def test_the_budget_is_shared_by_processes_of_at_least_ten_seconds(budget, repeats, processes, each) -> None:
+def test_the_budget_is_shared_by_processes_of_at_least_five_seconds(budget, repeats, processes, each) -> None:
     settings = Settings(time_budget_s=budget, repeats=repeats)
     assert (settings.processes(), settings.process_budget_s()) == (processes, each)

@@ -37,6 +37,7 @@ class Linear(Network):
     reference = "none"
     sizes = {"full": LinearConfig(batch_size=4), "tiny": LinearConfig(batch_size=2, width=4)}
     calls = 0
+    well_behaved = 8
 
     def build(self, config: LinearConfig) -> nn.Module:
         return nn.Sequential(nn.Linear(config.width, 32), nn.ReLU(), nn.Linear(32, 1))
@@ -50,7 +51,7 @@ class Linear(Network):
 
     def loss(self, module, batch, state):
         Linear.calls += 1
-        if Linear.calls > 8 and not any("catalog" in word for word in sys.argv[:1]):
+        if Linear.calls > self.well_behaved and "catalog" not in sys.argv[0]:
             self.misbehave()
         return self.criterion(module(batch[0]), batch[1]), None
 
@@ -72,6 +73,7 @@ class Steady(Linear):
     """Sleeps, so that its speed is known: 4 rows in a little over 20 ms."""
 
     name = "steady"
+    well_behaved = 0
 
     def misbehave(self) -> None:
         time.sleep(0.02)

@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.util
 import json
+import sys
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -95,7 +96,10 @@ def import_file(path: Path) -> dict[str, Network]:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is no Python file")
     before = set(_registered)
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up by name while they are made.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
     found = {name: network for name, network in _registered.items() if name not in before}
     if not found:
         raise UsageError(f"{path} registers no network; decorate its class with @register")

@@ -201,7 +201,7 @@ def _memory(device: TorchDevice, host: HostMemory, group: Group) -> tuple[float 
 
 
 def _other_share(others: OtherProcesses, group: Group) -> float:
-    """Share of the host's CPU time that went to none of the ranks; clocks that differ a little are no load."""
+    """Share of the host's CPU time that went to none of the ranks; a little is the clocks."""
     busy, own, capacity = others.stop()
     ranks = group.exchange((own,))
     return max(0.0, busy - math.fsum(rank[0] for rank in ranks)) / capacity

@@ -1,8 +1,8 @@
 """Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context (Dai et al., 2019).
 
-Written from the paper (arXiv:1901.02860), in the configurations of NVIDIA's PyTorch recipe for WikiText-103 (`full`) and of
-Lambda's study of 2021 (`full-softmax`: the same code called without `--adaptive`, so every token is scored
-against all 267,735 words).
+Written from the paper (arXiv:1901.02860), in the configurations of NVIDIA's PyTorch recipe for WikiText-103
+(`full`) and of Lambda's study of 2021 (`full-softmax`: the same code called without `--adaptive`, so every
+token is scored against all 267,735 words).
 
 As in the recipe: sizes, initialisation, dropout, post-normalised layers, position biases shared by all
 layers, tied tables, gradient clipping at 0.25. Different: Adam instead of LAMB (see `optimizer`); queries

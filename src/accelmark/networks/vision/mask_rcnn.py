@@ -186,7 +186,7 @@ def coco_like_boxes(height: int, width: int, generator: torch.Generator) -> Tens
     32x32), 34 % medium and 24 % large (above 96x96); a log-normal side, relative to a 640x480 photograph,
     with median 0.076 and deviation 1.17 has the same shares.
     """
-    count = min(1 + int(torch.empty(()).geometric_(1 / 7.3, generator=generator)), 60)
+    count = min(int(torch.empty(()).geometric_(1 / 7.3, generator=generator)), 60)
     side = torch.randn(count, generator=generator).mul(1.17).sub(2.58).exp() * (height * width) ** 0.5
     stretch = torch.randn(count, generator=generator).mul(0.25).exp()
     size = torch.tensor([width, height])
