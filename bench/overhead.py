@@ -1,9 +1,9 @@
 """The harness beside a bare loop over the same training step, alternating in one run.
 
-    python bench/overhead.py [--network NAME] [--size tiny] [--batch-size 8] [--pairs 8] [--seconds 6]
+    python bench/overhead.py [--network NAME] [--size tiny] [--batch-size 8] [--pairs 20] [--seconds 3]
 
 Both sides run the same step object in the same process: the harness through `measure`, as a worker does with
-its checks, its memory sampler and its progress file; the other in a hand-written loop that does nothing but
+its checks, its memory mark and its progress file; the other in a hand-written loop that does nothing but
 step. Prints each pair's ratio of throughputs (harness / bare) and their median.
 """
 
@@ -13,6 +13,8 @@ import argparse
 import json
 import statistics
 import tempfile
+
+import torch
 
 from accelmark.engines.pytorch import TorchDevice, available_kinds
 from accelmark.job import Job
@@ -56,9 +58,11 @@ def main() -> None:
     parser.add_argument("--size", default="tiny")
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--threads", type=int, default=1, help="one is least disturbed by other work")
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     device = TorchDevice(available_kinds()[0])
     job = Job(
         network=options.network,

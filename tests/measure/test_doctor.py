@@ -324,7 +324,7 @@ def test_command_prints_a_line_for_each_finding(cli: typer.Typer, monkeypatch: p
         Finding(topic="libraries", level=Level.MISSING, what="torch is not installed", fix="install it"),
         Finding(topic="other work", level=Level.WARNING, what="busiest: \x1b[31mred"),
     ]
-    monkeypatch.setattr(command, "examine", lambda verdict: found)
+    monkeypatch.setattr("accelmark.measure.doctor.examine", lambda verdict: found)
     result = CliRunner().invoke(cli)
     header, first, second = result.stdout.splitlines()
     assert header.split() == ["topic", "level", "found", "what", "to", "do"]

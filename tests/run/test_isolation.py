@@ -37,8 +37,8 @@ def test_how_a_worker_ends_is_its_status(
     assert found[network]["status"] == status
     assert reason in found[network]["reasons"][0]
     assert found["steady"]["status"] in ("ok", "noisy")
-    if status == "crashed":
-        assert found[network]["log_tail"]
+    if network == "segfault":
+        assert "in misbehave" in found[network]["log_tail"]
     if network == "broken":
         assert "a defect in the network" in found[network]["log_tail"]
 

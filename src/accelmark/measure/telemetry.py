@@ -1,6 +1,6 @@
 """The accelerator's own sensors while it is measured: clocks, power, temperature, reasons for slowing down.
 
-`Sampler`, the thread that does this once a second, also serves the samplers of memory and energy.
+`Sampler`, the thread that does this once a second, also serves that of energy.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -55,6 +56,8 @@ def run(request: Request, unit: str, on_window: OnWindow = lambda window, warm: 
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # A worker that is ended by a signal of its own making says where.
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
             )
             windows = _Windows(folder / PROGRESS, on_window)
             why = _watch(process, windows, request)

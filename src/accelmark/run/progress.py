@@ -52,6 +52,10 @@ class Lines:
         print(f"[{time.monotonic() - self.start:5.0f} s] {safe(text)}", file=sys.stderr, flush=True)
 
 
+#: Seconds between two drawings of the bar while a process measures; each takes a few milliseconds of a core.
+DRAW_S = 2.0
+
+
 class Bar:
     """A bar on a terminal. It is drawn only when something happens: a refreshing thread would take time
     from what is measured.
@@ -69,6 +73,7 @@ class Bar:
         self.total_s = self.left_s = 1.0
         self.started = time.monotonic()
         self.label = ""
+        self.drawn = 0.0
 
     def begin(self, total_s: float, jobs: int) -> None:
         """Start drawing."""
@@ -83,6 +88,8 @@ class Bar:
 
     def window(self, window: Window, warm_up: bool) -> None:
         """A window has ended."""
+        if time.monotonic() - self.drawn < DRAW_S:
+            return
         rate = f"{window.units / window.seconds:,.4g}/s"
         self._draw(f"{self.label}: warming up" if warm_up else f"{self.label}: {rate}")
 
@@ -105,6 +112,7 @@ class Bar:
             description=f"{duration(left)} left  {text}",
         )
         self.progress.refresh()
+        self.drawn = time.monotonic()
 
 
 def reporter() -> Bar | Lines:
