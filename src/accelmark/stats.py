@@ -76,7 +76,8 @@ def autocorrelation_factor(pairs: Pairs) -> float:
     if squares == 0:
         return 1.0
     raw = math.fsum(a * b for a, b in pairwise(residuals)) / squares
-    r = min(0.9, (raw + 1 / n) / max(0.1, 1 - 4 / n))
+    # Capped: in ten windows an estimate near 1 is luck, and would widen the interval beyond all use.
+    r = min(0.8, (raw + 1 / n) / max(0.1, 1 - 4 / n))
     return math.sqrt((1 + r) / (1 - r)) if r > 0 else 1.0
 
 
@@ -117,8 +118,10 @@ def _one_process(pairs: Pairs) -> tuple[float, float | None]:
     if error is None:
         return value, None
     factor = autocorrelation_factor(pairs)
-    # Correlated windows are worth n / factor^2 independent ones, for the degrees of freedom too.
-    half = t_quantile(max(1, round(len(pairs) / factor**2) - 1)) * error * factor
+    # Correlated windows are worth n / factor^2 independent ones, for the degrees of freedom too; as the
+    # correlation is itself an estimate, no fewer than four where there are that many.
+    degrees = max(min(4, len(pairs) - 1), round(len(pairs) / factor**2) - 1)
+    half = t_quantile(degrees) * error * factor
     if len(pairs) >= 4 * BATCHES:
         edges = [round(i * len(pairs) / BATCHES) for i in range(BATCHES + 1)]
         _, wide = _interval([_total(pairs[a:b]) for a, b in pairwise(edges)])
