@@ -88,6 +88,19 @@ def test_fastest_is_where_throughput_peaks_and_the_curve_is_kept() -> None:
     assert set(rates) >= {1, 2, 4, 8, 16, 32, 64, 128, 256}
 
 
+def test_fastest_passes_over_batches_too_small_to_train() -> None:
+    works, _ = machine(20, lambda b: 0.1 + 0.001 * b)
+
+    def attempt(batch: int) -> Record:
+        if batch < 2:
+            return record(
+                status=Status.UNSUPPORTED, reasons=["2 and more"], samples=Samples(), metrics=Metrics()
+            )
+        return works(batch)
+
+    assert batch_size.fastest(attempt, 8).batch_size == 16
+
+
 def test_fastest_stays_within_memory() -> None:
     attempt, _ = machine(20, lambda b: 0.1 + 0.001 * b)
     search = batch_size.fastest(attempt, 8)

@@ -19,8 +19,8 @@ from accelmark.run.session import Session
 from accelmark.store import Store
 from accelmark.text import safe
 
-#: Ends that are answers, not failures.
-_FINE = (Status.OK, Status.NOISY, Status.UNSUPPORTED)
+#: Ends that are answers, not failures: the Job ran, or it cannot run here.
+_FINE = (Status.OK, Status.NOISY, Status.NOT_STATIONARY, Status.UNSUPPORTED)
 
 
 def start(out: Path, device: str | None, system_name: str | None, seed: int, prepare: bool) -> Session:

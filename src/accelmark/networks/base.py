@@ -84,7 +84,10 @@ class Network(ABC):
 
     @abstractmethod
     def optimizer(self, module: nn.Module, config: Any) -> torch.optim.Optimizer:
-        """The published optimiser, at a constant learning rate at which the sample batch is learnt."""
+        """The published optimiser, at a constant learning rate at which the sample batch is learnt.
+
+        `config.batch_size` is that of the Job.
+        """
 
     @abstractmethod
     def inference_inputs(self, config: Any, batch_size: int, generator: torch.Generator) -> Sequence[Any]:
@@ -92,6 +95,8 @@ class Network(ABC):
 
     #: Largest norm to which gradients are clipped before each optimiser step; `None` does not clip.
     clip_gradient_norm: ClassVar[float | None] = None
+    #: Smallest batch that trains: batch normalisation over single values needs two.
+    least_batch_size: ClassVar[int] = 1
     #: Whether convolutions gain from the channels-last memory layout.
     channels_last: ClassVar[bool] = False
     #: Whether DDP must look for parameters that a step did not use.

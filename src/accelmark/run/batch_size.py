@@ -66,7 +66,7 @@ class _Tries:
                 self.search.bound = "memory"
             elif record.status is Status.TIMED_OUT:
                 self.search.bound = "the length of a step"
-            else:
+            elif record.status is not Status.UNSUPPORTED:
                 self.search.failure = record
             return False
         if max((w.seconds / w.steps for w in windows), default=0.0) > MAX_STEP_S:
@@ -111,6 +111,9 @@ def fastest(attempt: Try, start: int) -> Search:
     batch, best, idle = 1, 0.0, 0
     while batch <= MAX_BATCH and idle < PATIENCE and search.failure is None:
         if not tries.fits(batch):
+            if search.curve[-1].status is Status.UNSUPPORTED:
+                batch *= 2  # a network may need more than a batch of one
+                continue
             break
         rate = search.curve[-1].throughput or 0.0
         idle = 0 if rate > GAIN * best or batch < start else idle + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from accelmark import conclude
 from accelmark.engines.pytorch import TorchDevice, autocast, compile_module, nvml_index, set_precision
-from accelmark.errors import DivergedError, UsageError
+from accelmark.errors import DivergedError, UnsupportedError, UsageError
 from accelmark.job import Job, Settings
 from accelmark.measure import energy
 from accelmark.measure.clock import MONOTONIC
@@ -238,6 +239,9 @@ class TrainingStep:
         self.ranks = ranks
         config = network.sizes[job.size]
         batch_size = job.batch_size or config.batch_size
+        config = dataclasses.replace(config, batch_size=batch_size)
+        if batch_size < network.least_batch_size:
+            raise UnsupportedError(f"{network.name} trains on batches of {network.least_batch_size} and more")
 
         set_precision(self.precision)
         torch.manual_seed(job.seed)

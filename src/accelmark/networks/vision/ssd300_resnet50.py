@@ -253,6 +253,7 @@ class SSD300ResNet50(Network):
     reference = "https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/Detection/SSD"
     sizes = {"full": FULL, "tiny": TINY}
     channels_last = True
+    least_batch_size = 2  # the last feature map is one value per channel
 
     def build(self, config: SSDConfig) -> SSD300:
         return SSD300(config)
