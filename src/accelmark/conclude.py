@@ -71,6 +71,20 @@ def spread(metric: Throughput, target: float) -> tuple[Status, list[str]]:
     return (Status.NOISY if half > target else Status.OK), reasons
 
 
+def judge(
+    warm_up: Sequence[Window], windows: Sequence[Window], settled: bool, unit: str, target: float
+) -> tuple[Throughput, Status, list[str]]:
+    """What one process's windows say: the throughput, its status, and what a reader should know of it."""
+    metric = throughput(windows, unit)
+    if metric is None:
+        raise ValueError("a measurement without windows")
+    status, reasons = spread(metric, target)
+    unsteady = stationarity(warm_up, windows, settled)
+    if unsteady:
+        status, reasons = Status.NOT_STATIONARY, [unsteady, *reasons]
+    return metric, status, reasons
+
+
 def combine(records: Sequence[Record]) -> Record:
     """The one Record of a Job from the Records of its processes, in the order in which they ran.
 

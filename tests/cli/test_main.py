@@ -149,3 +149,21 @@ def test_measuring_without_pytorch_says_what_to_install(tmp_path: Path) -> None:
     )
     assert result.returncode == 5
     assert "pip install 'accelmark[pytorch]'" in result.stderr
+
+
+def test_a_dry_run_lists_every_cell_of_the_study(accelmark: Run, tmp_path: Path) -> None:  # noqa: F811
+    listed = json.loads(accelmark("run", "lambda", "--size", "tiny", "--dry-run", "--json").stdout)
+    cells = {(job["network"], job["precision"], job["accelerators"]) for job in listed}
+    assert len(cells) == len(listed)
+    assert len({network for network, _, _ in cells}) == 5
+    assert all(job["unsupported"] is None for job in listed if job["precision"] == "fp32")
+    assert list(tmp_path.glob("*")) in ([], [tmp_path / "cache"])
+
+
+def test_import_prints_records_as_json(accelmark: Run, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "pytorch-train-throughput-fp32.csv").write_text(
+        "name_gpu,num_gpu,ssd,resnet50\n2x RTX 3090,2.0,265.0,0.0\n"
+    )
+    records = json.loads(accelmark("import", "lambda-csv", ".", "--out", "r", "--json").stdout)
+    assert [(r["job"]["network"], r["job"]["accelerators"]) for r in records] == [("ssd300-resnet50", 2)]
+    assert records[0]["metrics"]["throughput"]["value"] == 265.0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from accelmark.cli.table import print_json
 from accelmark.errors import UnreadableInputError, unknown
 from accelmark.importers import lambda_csv
 from accelmark.importers.summary import Skipped, Summary
@@ -17,7 +18,7 @@ from accelmark.text import print_table, safe
 FORMATS = {"lambda-csv": lambda_csv.read}
 
 
-def import_files(format: str, directory: Path, out: Path) -> None:
+def import_files(format: str, directory: Path, out: Path, as_json: bool) -> None:
     """Import a folder and print what was read and what was not; an `UnreadableInputError` if nothing was."""
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
@@ -29,6 +30,9 @@ def import_files(format: str, directory: Path, out: Path) -> None:
     store = Store(out)
     store.prepare()
     written = store.write_many(records)
+    if as_json:
+        print_json(records)
+        return
     typer.echo(f"{written} Records from {safe(directory)} written to {safe(out)}\n")
     _print(summary)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from accelmark.text import safe
+from accelmark.text import print_table, safe
 
 
 def run(
@@ -46,7 +47,9 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the Records.")] = Path("results"),
     resume: Annotated[bool, typer.Option("--resume", help="Measure only what is missing in --out.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the Jobs and measure nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the Records as a JSON list.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the Records (or, with --dry-run, the Jobs) as JSON.")
+    ] = False,
 ) -> None:
     """Measure training throughput with its interval, and keep a Record of every Job."""
     from accelmark.cli import options
@@ -84,7 +87,11 @@ def run(
     for note in notes:
         print(f"accelmark: {safe(note)}", file=sys.stderr)
     if dry_run:
-        for job in jobs:
-            print(safe(job.job.label() + (f"  unsupported: {job.unsupported}" if job.unsupported else "")))
+        if as_json:
+            listed = [{**job.job.model_dump(mode="json"), "unsupported": job.unsupported} for job in jobs]
+            print(json.dumps(listed, indent=1))
+        else:
+            rows = [[job.job.label(), job.unsupported or ""] for job in jobs]
+            print_table(("Job", "unsupported here, because"), rows)
         return
     finish(session, session.run(jobs, resume), as_json)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from accelmark.record import Record
-from accelmark.text import print_table, quantity
+from accelmark.text import print_table, quantity, safe
 
 COLUMNS = (
     "network",
@@ -22,6 +22,7 @@ COLUMNS = (
     "note",
 )
 RIGHT = {3, 4, 5, 7}
+SYSTEM = COLUMNS.index("system")
 
 
 def row(record: Record) -> list[str]:
@@ -68,12 +69,29 @@ def note(record: Record) -> str:
 
 
 def print_records(records: Iterable[Record]) -> None:
-    """The table of Records; `n` is windows in processes."""
+    """The table of Records; `n` is windows in processes. In a pipe each line stands alone, notes and all."""
     rows = [row(record) for record in records]
-    if rows:
-        print_table(COLUMNS, rows, RIGHT)
-    else:
+    if not rows:
         print("no Records")
+    elif sys.stdout.isatty():
+        # A sentence in the last column would squeeze all others: on a terminal notes stand below, once each.
+        notes = list(dict.fromkeys(cells[-1] for cells in rows if cells[-1]))
+        marked = [[*cells[:-1], str(notes.index(cells[-1]) + 1) if cells[-1] else ""] for cells in rows]
+        systems = {cells[SYSTEM] for cells in rows}
+        if len(systems) == 1:
+            print(f"{safe(systems.pop())}\n")
+            print_table(_without(COLUMNS, SYSTEM), [_without(cells, SYSTEM) for cells in marked], RIGHT)
+        else:
+            print_table(COLUMNS, marked, RIGHT)
+        print()
+        for number, text in enumerate(notes, 1):
+            print(f"{number:>3}  {safe(text)}")
+    else:
+        print_table(COLUMNS, rows, RIGHT)
+
+
+def _without(cells: Sequence[str], column: int) -> list[str]:
+    return [cell for i, cell in enumerate(cells) if i != column]
 
 
 def print_json(records: Sequence[Record]) -> None:

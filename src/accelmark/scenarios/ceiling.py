@@ -17,7 +17,7 @@ from accelmark.measure.clock import MONOTONIC, Clock
 from accelmark.measure.device import Device
 from accelmark.measure.loop import Group, measure
 from accelmark.measure.machine import last_level_cache_bytes
-from accelmark.record import Metrics, Samples, Status
+from accelmark.record import Metrics, Samples
 from accelmark.scenarios.outcome import OnWindow, Outcome
 
 if TYPE_CHECKING:
@@ -274,13 +274,9 @@ def run(job: Job, settings: Settings, device: TorchDevice, group: Group, on_wind
         on_window=on_window,
     )
     check()
-    throughput = conclude.throughput(measurement.windows, unit)
-    if throughput is None:
-        raise ValueError("a measurement without windows")
-    status, reasons = conclude.spread(throughput, settings.target)
-    unsteady = conclude.stationarity(measurement.warm_up, measurement.windows, measurement.settled)
-    if unsteady:
-        status, reasons = Status.NOT_STATIONARY, [unsteady]
+    throughput, status, reasons = conclude.judge(
+        measurement.warm_up, measurement.windows, measurement.settled, unit, settings.target
+    )
     samples = Samples(windows=measurement.windows, warm_up=measurement.warm_up, step_ms=measurement.step_ms)
     metrics = Metrics(throughput=throughput, first_step_s=measurement.first_step_s)
     return Outcome(status, reasons, metrics, samples)

@@ -71,16 +71,12 @@ def run(
     first, now, too_few = step.learnt(lambda value: _mean_over_ranks(group, value))
 
     unit = f"{network.unit}/s"
-    throughput = conclude.throughput(measurement.windows, unit)
-    if throughput is None:
-        raise ValueError("a measurement without windows")
-    unsteady = conclude.stationarity(measurement.warm_up, measurement.windows, measurement.settled)
-    status, reasons = conclude.spread(throughput, settings.target)
+    throughput, status, reasons = conclude.judge(
+        measurement.warm_up, measurement.windows, measurement.settled, unit, settings.target
+    )
     if other_share > conclude.DISTURBED:
-        status = Status.NOISY
+        status = Status.NOISY if status is Status.OK else status
         reasons.insert(0, f"other processes took {other_share:.0%} of the CPU time while measuring")
-    if unsteady:
-        status, reasons = Status.NOT_STATIONARY, [unsteady, *reasons]
     if too_few:
         reasons.append(too_few)
     device_gib, host_gib = _memory(device, host, group)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -62,20 +62,7 @@ BASE = TransformerXLConfig(
     attention_dropout=0.0,
 )
 # Lambda's logs print the count. They left the initialisation at the default, 0.02.
-BASE_FULL_SOFTMAX = TransformerXLConfig(
-    batch_size=4,
-    parameters=191_948_759,
-    sequence_length=192,
-    memory_length=192,
-    layers=16,
-    width=512,
-    heads=8,
-    head_width=64,
-    inner_width=2048,
-    dropout=0.1,
-    attention_dropout=0.0,
-    cutoffs=(),
-)
+BASE_FULL_SOFTMAX = replace(BASE, parameters=191_948_759, cutoffs=())
 # Nobody prints this count: the paper says 257M, but the recipe's own code builds 285,167,482.
 LARGE = TransformerXLConfig(
     batch_size=2,
@@ -91,19 +78,14 @@ LARGE = TransformerXLConfig(
     divisor=4,
     initial_deviation=0.005,
 )
-LARGE_FULL_SOFTMAX = TransformerXLConfig(
-    batch_size=2,
+LARGE_FULL_SOFTMAX = replace(
+    LARGE,
     parameters=519_963_095,
     sequence_length=256,
     memory_length=256,
-    layers=18,
-    width=1024,
-    heads=16,
-    head_width=64,
-    inner_width=4096,
-    dropout=0.2,
-    attention_dropout=0.2,
     cutoffs=(),
+    divisor=1,
+    initial_deviation=0.02,
 )
 BASE_TINY = TransformerXLConfig(
     batch_size=4,
