@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from accelmark.run.request import PROGRESS
 from tests.run.conftest import USER_NETWORKS, Run, command, records
 
 
@@ -51,7 +52,11 @@ def test_windows_before_a_crash_are_kept(accelmark: Run, tmp_path: Path) -> None
         stdout=subprocess.PIPE,
     )
     worker = _worker_of(process.pid)
-    time.sleep(6)
+    progress = Path(worker.cmdline()[-1]) / PROGRESS
+    deadline = time.monotonic() + 120
+    while not progress.exists() or progress.read_bytes().count(b"\n") < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     worker.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
     record = records(tmp_path / "results")["steady"]
