@@ -96,7 +96,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Co
 
         table = Table(header_style="bold", box=None, pad_edge=False)
         for index, column in enumerate(columns):
-            table.add_column(column, justify="right" if index in right else "left", overflow="fold")
+            # A narrow terminal folds words; a number on two lines would be read as two.
+            numeric = index in right
+            table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         Console().print(table)

@@ -15,6 +15,9 @@ import pytest
 from accelmark.run.request import PROGRESS
 from tests.run.conftest import USER_NETWORKS, Run, command, records
 
+#: A machine that others disturb may drift while a test measures; that is no fault of the isolation.
+MEASURED = ("ok", "noisy", "not_stationary")
+
 
 @pytest.mark.parametrize(
     ("network", "status", "reason"),
@@ -37,7 +40,7 @@ def test_how_a_worker_ends_is_its_status(
     found = records(tmp_path / "r")
     assert found[network]["status"] == status
     assert reason in found[network]["reasons"][0]
-    assert found["steady"]["status"] in ("ok", "noisy")
+    assert found["steady"]["status"] in MEASURED
     if network == "segfault":
         assert "in misbehave" in found[network]["log_tail"]
     if network == "broken":
@@ -117,16 +120,14 @@ def test_an_interrupt_keeps_what_is_finished_and_resume_does_the_rest(
     ]
     before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}
     finished = {
-        path.name
-        for path in folder.glob("*.json")
-        if json.loads(path.read_text())["status"] in ("ok", "noisy")
+        path.name for path in folder.glob("*.json") if json.loads(path.read_text())["status"] in MEASURED
     }
     accelmark(*words, "--resume")
     after = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}
     assert set(before) <= set(after)
     assert len(after) == 2
     assert all(before[name] == after[name] for name in finished)
-    assert records(folder)["steady"]["status"] in ("ok", "noisy")
+    assert records(folder)["steady"]["status"] in MEASURED
     assert records(folder)["segfault"]["status"] == "crashed"
 
 
