@@ -20,6 +20,22 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 ENGINES = ("eager", "compile")
 
+#: Every scenario that a Record may be of, and what its figures are. LoadGen's are named as LoadGen does.
+SCENARIOS = {
+    "training": "training throughput",
+    "time-to-quality": "minutes of training to a quality target",
+    "inference": "throughput and latency at a batch size",
+    "offline": "MLPerf: all samples at once",
+    "server": "MLPerf: queries arrive at random, a share of them in time",
+    "single-stream": "MLPerf: one query after the other",
+    "multi-stream": "MLPerf: a fixed number of samples at a time",
+    "serving": "a model server under concurrent clients",
+    "speech-recognition": "a service that transcribes streams of audio",
+    "speech-synthesis": "a service that speaks text",
+    "language-service": "a service that answers text requests",
+    "ceiling": "what the machine itself can do",
+}
+
 
 class Model(BaseModel):
     """Base of all plain data here: immutable, and a field that the schema does not know is an error."""
@@ -30,10 +46,14 @@ class Model(BaseModel):
 class Job(Model):
     """What is to be measured.
 
-    `batch_size` counts units of the network's batch axis per accelerator (images, sequences); `None` means
-    that the source does not say. `accelerators` counts all accelerators over all nodes. `parameters` hold
-    what only one scenario knows: `gradient_accumulation`, `batch_size_rule` (`max` or `best`: the batch
-    was found on the machine), a latency bound, a stream count.
+    `batch_size` counts units of the network's batch axis per accelerator, or per instance of a partitioned
+    one (images, sequences); `None` means that the source does not say. `accelerators` counts all accelerators
+    over all nodes. `partition` is the part of one accelerator that an instance has (`1g.10gb`, `1/7`).
+    `parameters` hold what only some scenarios know: `gradient_accumulation`, `batch_size_rule` (`max` or
+    `best`: the batch was found on the machine), `task` (what a network with several uses does), `rules` (the
+    rule book, such as `mlperf-inference-1.0`), `accuracy_target` (99 or 99.9 % of fp32), `latency_bound_ms`,
+    `streams`, `chunk_ms` (audio at a time), `mode`, `instances` (of a partitioned accelerator, all busy),
+    `model_instances`, `concurrent_requests`, `dynamic_batch_size`.
     """
 
     network: Name

@@ -8,26 +8,31 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from accelmark.job import Job, Model, Name, Settings
+from accelmark.job import Job, Model, Name, Scalar, Settings
 from accelmark.system import Software, System
 
 #: Raised whenever a Record written by this version could not be read by an older one.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 NonNegative = Annotated[float, Field(ge=0)]
 
 
 class Status(StrEnum):
-    """How a Record ended. Only `ok` and `noisy` carry a throughput that may be compared."""
+    """How a Record ended. Only `ok` and `noisy` carry a throughput that may be compared.
+
+    `invalid` is an imported result that its benchmark's own rules reject; `interrupted` also one whose log is
+    cut off.
+    """
 
     OK = "ok"
     NOISY = "noisy"
     NOT_STATIONARY = "not_stationary"
     DIVERGED = "diverged"
+    INVALID = "invalid"
     OUT_OF_MEMORY = "out_of_memory"
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
@@ -74,17 +79,23 @@ class Throughput(Model):
 class Latency(Model):
     """Milliseconds. A percentile that the count does not support is absent."""
 
+    min: PositiveFloat | None = None
     mean: PositiveFloat | None = None
     p50: PositiveFloat | None = None
     p90: PositiveFloat | None = None
     p95: PositiveFloat | None = None
+    p97: PositiveFloat | None = None
     p99: PositiveFloat | None = None
+    p99_9: PositiveFloat | None = None
     max: PositiveFloat | None = None
     n: PositiveInt | None = None
 
 
 class Quality(Model):
-    """A quality metric, its value, and the target it was to reach."""
+    """A quality metric, its value, and the target it was to reach.
+
+    `metric` ends in `, %` where values are percentages.
+    """
 
     metric: Name
     value: float | None = None
@@ -132,6 +143,9 @@ class Metrics(Model):
     over windows of (slowest - fastest rank) / slowest; `other_cpu_share` the share of the host's CPU time
     that other processes took while measuring. `flops_per_sample` counts forward and backward of one unit of
     the batch axis; `ceiling` is the rate of these against what this machine was measured to do.
+    `power_basis` says what `power_w`, `energy_j` and `efficiency` (units per joule, written as throughput per
+    watt) are of: the accelerators' boards, the whole system at its supply, or the CPU packages.
+    `time_to_first_audio_s` and `time_between_chunks_s` are of speech synthesis.
     """
 
     throughput: Throughput | None = None
@@ -142,6 +156,7 @@ class Metrics(Model):
     power_w: PositiveFloat | None = None
     idle_power_w: PositiveFloat | None = None
     energy_source: str | None = None
+    power_basis: Literal["board", "system", "package"] | None = None
     efficiency: Quantity | None = None
     memory_peak_gib: PositiveFloat | None = None
     host_memory_peak_gib: PositiveFloat | None = None
@@ -156,6 +171,8 @@ class Metrics(Model):
     warm_up_s: NonNegative | None = None
     loss_first: float | None = None
     loss_last: float | None = None
+    time_to_first_audio_s: PositiveFloat | None = None
+    time_between_chunks_s: PositiveFloat | None = None
     ratio: PositiveFloat | None = None
     not_measured: dict[str, str] = {}
 
@@ -186,6 +203,14 @@ class Sample(Model):
     throttle: list[str] = []
 
 
+class TrainingRun(Model):
+    """One run of a set that time to train is scored from; a run that failed has no `minutes`, but a reason."""
+
+    minutes: PositiveFloat | None = None
+    reason: str | None = None
+    file: str | None = None
+
+
 class Samples(Model):
     """The raw data; every statistic can be derived from it again."""
 
@@ -194,6 +219,7 @@ class Samples(Model):
     step_ms: list[PositiveFloat] = []
     telemetry: list[Sample] = []
     batch_curve: list[BatchTrial] = []
+    runs: list[TrainingRun] = []
 
 
 class Origin(Model):
@@ -207,7 +233,11 @@ class Origin(Model):
 
 
 class Record(Model):
-    """The one form of every result."""
+    """The one form of every result.
+
+    `conditions` are what a source says of how it measured and no other field holds: a rule book's division,
+    power measured at the same time, a preview, what else ran. Comparing asks for the same on both sides.
+    """
 
     id: Name
     schema_version: int = SCHEMA_VERSION
@@ -223,6 +253,7 @@ class Record(Model):
     software: Software = Software()
     metrics: Metrics = Metrics()
     samples: Samples = Samples()
+    conditions: dict[str, Scalar] = {}
     origin: Origin | None = None
     log_tail: str | None = None
 
