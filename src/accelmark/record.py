@@ -204,7 +204,7 @@ class Sample(Model):
 
 
 class TrainingRun(Model):
-    """One run of a set that time to train is scored from; a run that failed has no `minutes`, but a reason."""
+    """One run of a set that time to train is scored from; one that failed has a reason and no `minutes`."""
 
     minutes: PositiveFloat | None = None
     reason: str | None = None

@@ -13,9 +13,9 @@ MAX_LINE = 1 << 20
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Each line's 1-based number and its bytes, line end included where the file has one.
 
-    Bytes, because most lines of most logs are looked at only to be passed over: an importer searches for what
-    it knows and decodes (`text`) what it found. A last line without a line end may be cut off. Raises `OSError`
-    if the file cannot be read.
+    Bytes, because most lines of most logs are looked at only to be passed over: an importer searches for
+    what it knows and decodes (`text`) what it found. A last line without a line end may be cut off. Raises
+    `OSError` if the file cannot be read.
     """
     with path.open("rb") as file:
         number = 0

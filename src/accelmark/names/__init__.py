@@ -34,7 +34,7 @@ def dataset(text: str) -> str:
 
 
 def unit(text: str) -> str:
-    """The unit of a throughput or an efficiency: `images/s` for `images/sec`, `samples/s/W` for its `/watt`."""
+    """The unit of a throughput or efficiency: `images/s` for `images/sec`, `samples/s/W` for its `/watt`."""
     return _canonical("units", text)
 
 
