@@ -33,7 +33,14 @@ def record(identity: str = "a", **changes: Any) -> Record:
         "source": Source.MEASURED,
         "status": Status.OK,
         "started_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "job": Job(network="resnet50-v1.5", batch_size=8),
+        "job": Job(
+            network="resnet50-v1.5",
+            framework="pytorch",
+            engine="eager",
+            precision="fp32",
+            batch_size=8,
+            data="synthetic",
+        ),
         "settings": Settings(time_budget_s=5),
         "system": System(
             name="test machine",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from accelmark.errors import CannotWriteError, UnreadableInputError
 from accelmark.index import select
-from accelmark.record import Record, Status
+from accelmark.record import SCHEMA_VERSION, Record, Status
 from accelmark.store import Problem, Store, file_name, read, read_file
 from tests.records import record
 
@@ -59,7 +59,7 @@ def test_broken_files_are_named_with_their_line_and_the_others_are_read(tmp_path
     (tmp_path / "hand.json").write_text(text.replace('"network": "resnet50-v1.5"', '"network": resnet'))
     (tmp_path / "wrong.json").write_text(text.replace('"status": "ok"', '"status": "fine"'))
     (tmp_path / "newer.json").write_text(
-        text.replace('"schema_version": 1', '"schema_version": 2').replace('"job"', '"work"')
+        text.replace(f'"schema_version": {SCHEMA_VERSION}', '"schema_version": 99').replace('"job"', '"work"')
     )
     (tmp_path / "other.json").write_text("[1, 2]")
     (tmp_path / "nan.json").write_text(re.sub(r'"value": [\d.]+', '"value": NaN', text))
@@ -73,7 +73,7 @@ def test_broken_files_are_named_with_their_line_and_the_others_are_read(tmp_path
     assert problems["cut.json"].line == text[: len(text) // 2].count("\n") + 1
     status_line = next(i for i, row in enumerate(text.splitlines(), 1) if '"status"' in row)
     assert problems["wrong.json"].line == status_line
-    assert "schema 2" in problems["newer.json"].message
+    assert "schema 99" in problems["newer.json"].message
     assert "upgrade" in problems["newer.json"].message
 
 

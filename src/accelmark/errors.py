@@ -13,6 +13,8 @@ from typing import ClassVar
 EXIT_OK = 0
 EXIT_MEASUREMENT_FAILED = 1
 EXIT_USAGE = 2
+#: A guard (`compare --fail-below`) that cannot tell: a noisy Record, or no interval.
+EXIT_INCONCLUSIVE = 3
 EXIT_UNREADABLE = 4
 EXIT_MISSING_LIBRARY = 5
 EXIT_CANNOT_WRITE = 6

@@ -47,8 +47,9 @@ class Job(Model):
     """What is to be measured.
 
     `batch_size` counts units of the network's batch axis per accelerator, or per instance of a partitioned
-    one (images, sequences); `None` means that the source does not say. `accelerators` counts all accelerators
-    over all nodes. `partition` is the part of one accelerator that an instance has (`1g.10gb`, `1/7`).
+    one (images, sequences). `None` means that there is none, or that the source does not say.
+    `accelerators` counts all accelerators over all nodes. `partition` is the part of one accelerator that an
+    instance has (`1g.10gb`, `1/7`).
     `parameters` hold what only some scenarios know: `gradient_accumulation`, `batch_size_rule` (`max` or
     `best`: the batch was found on the machine), `task` (what a network with several uses does), `rules` (the
     rule book, such as `mlperf-inference-1.0`), `accuracy_target` (99 or 99.9 % of fp32), `latency_bound_ms`,
@@ -60,14 +61,14 @@ class Job(Model):
     scenario: Name = "training"
     parameters: dict[str, Scalar] = {}
     size: Name = "full"
-    framework: Name | None = "pytorch"
-    engine: Name | None = "eager"
-    precision: Name | None = "fp32"
+    framework: Name | None = None
+    engine: Name | None = None
+    precision: Name | None = None
     batch_size: Annotated[int, Field(ge=1)] | None = None
     accelerators: Annotated[int, Field(ge=1)] = 1
     nodes: Annotated[int, Field(ge=1)] = 1
     partition: Name | None = None
-    data: Name | None = "synthetic"
+    data: Name | None = None
     sequence_length: Annotated[int, Field(ge=1)] | None = None
     seed: int = 0
     network_version: int | None = None

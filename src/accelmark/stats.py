@@ -34,7 +34,7 @@ class Estimate:
         return (self.high - self.low) / 2 / self.value
 
 
-def t_quantile(degrees: int) -> float:
+def t_quantile(degrees: float) -> float:
     """The 97.5 % quantile of Student's t distribution."""
     from scipy.special import stdtrit  # scipy.stats would take ten times as long to import
 

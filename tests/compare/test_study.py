@@ -224,9 +224,9 @@ def test_groups_that_mix_or_repeat_are_refused() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "why"),
     [
-        ({"unit": "images/s"}, {"unit": "batches/s"}, "unit batches/s against images/s"),
-        ({}, {"parameters": {"task": "squad"}}, "task squad against not named"),
-        ({"network_version": 1}, {"network_version": 2}, "network version 2 against 1"),
+        ({"unit": "images/s"}, {"unit": "batches/s"}, "unit batches/s ≠ images/s"),
+        ({}, {"parameters": {"task": "squad"}}, "task squad ≠ none"),
+        ({"network_version": 1}, {"network_version": 2}, "network version 2 ≠ 1"),
         ({}, {"value": 1e200}, "the throughputs are a factor of more than 1e100 apart"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from accelmark.compare.study import compare
 from accelmark.errors import UsageError
 from accelmark.importers.lambda_csv import COLUMNS, read
-from accelmark.published import SETS, load
+from accelmark.published import SETS, figures, load
 from accelmark.record import Source, Status
 
 TABLES = Path(__file__).resolve().parents[3] / "shared" / "lambda" / "csv-2021-07"
@@ -29,7 +29,7 @@ RATIOS = {
 
 
 def test_all_forty_figures_are_there_once() -> None:
-    records = load(NAME)
+    records = figures(NAME)
     cells = {(r.job.network, r.system.name, r.job.accelerators, r.job.precision, r.job.size) for r in records}
     assert len(records) == len(cells) == len({record.id for record in records}) == 5 * 2 * 2 * 2
     assert {record.system.accelerator.count for record in records} == {1, 8}
@@ -41,7 +41,7 @@ def test_all_forty_figures_are_there_once() -> None:
 
 
 def test_a_figure_says_where_it_is_from() -> None:
-    record = next(r for r in load(NAME) if r.id == f"{NAME}/fp32/8x-rtx-a6000/ssd300-resnet50")
+    record = next(r for r in figures(NAME) if r.id == f"{NAME}/fp32/8x-rtx-a6000/ssd300-resnet50")
     assert record.metrics.throughput is not None
     assert (record.metrics.throughput.value, record.metrics.throughput.unit) == (1057, "images/s")
     assert (record.job.precision, record.job.batch_size) == ("tf32", 144)
@@ -53,7 +53,7 @@ def test_a_figure_says_where_it_is_from() -> None:
 def test_the_eight_ratios_come_out() -> None:
     study = SETS[NAME].study
     assert study is not None
-    comparison = compare(load(NAME), study.reference, study.groups, study.numerators)
+    comparison = compare(figures(NAME), study.reference, study.groups, study.numerators)
     found = {
         (r.numerator.group, r.numerator.accelerators, r.numerator.precision): round(r.value or 0, 2)
         for r in comparison.ratios
@@ -68,7 +68,7 @@ def test_the_eight_ratios_come_out() -> None:
 def test_a_factor_of_two_in_any_figure_would_be_seen(place: int, factor: float) -> None:
     study = SETS[NAME].study
     assert study is not None
-    records = load(NAME)
+    records = figures(NAME)
     throughput = records[place].metrics.throughput
     assert throughput is not None
     wrong = throughput.model_copy(update={"value": throughput.value * factor})
@@ -87,7 +87,7 @@ def test_a_factor_of_two_in_any_figure_would_be_seen(place: int, factor: float) 
 def test_every_figure_is_that_of_the_tables() -> None:
     imported = {record.id.removeprefix("lambda-2021-07/"): record for record in read(TABLES)[0]}
     columns = {column.network: name for name, column in COLUMNS.items()}
-    for record in load(NAME):
+    for record in figures(NAME):
         assert record.origin is not None
         column = columns[record.job.network]
         same = imported[f"{record.origin.file}/{record.origin.line}/{column}"]

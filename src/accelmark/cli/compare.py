@@ -12,9 +12,32 @@ def compare(
     paths: Annotated[
         list[Path] | None, typer.Argument(help="Folders or files of Records, as `accelmark run` keeps them.")
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="published|SET|PATH",
+            help="Pair each Record with these: all published rows, one set, or other Records. Repeatable.",
+        ),
+    ] = None,
+    allow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="a,b", help="Conditions that may differ, such as batch_size; the output says so."
+        ),
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="A YAML file of prices: currency, date, per, prices by board.")
+    ] = None,
+    fail_below: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Exit 1 if a ratio's whole interval is below this; 3 if that cannot be told."
+        ),
+    ] = None,
     published: Annotated[
         str | None,
-        typer.Option(help="Add a published set, such as lambda-2021-08, with its reference and groups."),
+        typer.Option(help="Repeat a published study, such as lambda-2021-08: its reference, groups, mean."),
     ] = None,
     normalize_to: Annotated[
         str | None,
@@ -30,9 +53,25 @@ def compare(
             help="Networks to average over; NETWORK@SIZE for one of several sizes. May be repeated.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the ratios as JSON.")] = False,
+    mean: Annotated[
+        str | None, typer.Option(help="How groups are averaged: geometric, or arithmetic as in the study.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
-    """Compare systems: throughputs over a reference's, averaged over groups of networks, as ratios."""
-    from accelmark.cli.comparison import print_comparison
+    """Compare Records pair by pair (--with), or systems by averages over groups of networks."""
+    from accelmark.cli.comparison import Wanted, print_comparison
+    from accelmark.cli.options import words
+    from accelmark.cli.pairing import print_pairing
+    from accelmark.errors import UsageError
 
-    print_comparison(paths or [], published, normalize_to, group or [], as_json)
+    allowed = words("--allow", allow) or []
+    if beside and not (normalize_to or group or published):
+        if mean is not None:
+            raise UsageError("--mean averages groups of networks; pairs have a geometric mean only.")
+        print_pairing(paths or [], beside, allowed, prices, fail_below, as_json)
+        return
+    if prices or fail_below is not None:
+        raise UsageError("--prices and --fail-below are for pairs: say with what, such as --with published.")
+    print_comparison(
+        paths or [], Wanted(published, beside or [], normalize_to, group or [], mean, allowed), as_json
+    )

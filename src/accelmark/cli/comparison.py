@@ -6,34 +6,46 @@ import json
 import math
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from accelmark import published as published_sets
-from accelmark import store
-from accelmark.compare.study import Comparison, Ratio, Row, system_name
+from accelmark.cli.sources import beside, read_own
+from accelmark.compare.conditions import check_allowed
+from accelmark.compare.study import MEANS, STUDY, Comparison, Options, Ratio, Row, system_name
 from accelmark.compare.study import compare as compare_records
-from accelmark.errors import UnreadableInputError, UsageError, unknown
+from accelmark.errors import UsageError, unknown
 from accelmark.record import Record
 from accelmark.text import number, print_table, safe, value_and_interval
 
 
-def print_comparison(
-    paths: list[Path], published: str | None, normalize_to: str | None, group: list[str], as_json: bool
-) -> None:
-    """Compare the Records in these paths and the published set, as the options say, and print the result."""
-    if not paths and not published:
+@dataclass(frozen=True)
+class Wanted:
+    """What the options of `compare` say about averages over groups of networks."""
+
+    published: str | None
+    beside: list[str]
+    normalize_to: str | None
+    group: list[str]
+    mean: str | None
+    allow: list[str]
+
+
+def print_comparison(paths: list[Path], wanted: Wanted, as_json: bool) -> None:
+    """Compare the Records in these paths, and the published ones, as the options say; print the result."""
+    if not paths and not wanted.published and not wanted.beside:
         raise UsageError(
             "nothing to compare: give a folder of Records, or --published lambda-2021-08 for what is carried."
         )
-    records, reference, groups, numerators = _gather(paths, published)
-    if group:
-        groups = _parse_groups(group, records)
-    if normalize_to:
-        reference, numerators = normalize_to, None
-    comparison = compare_records(records, reference, groups, numerators)
+    records, reference, groups, numerators, options = _gather(paths, wanted)
+    if wanted.group:
+        groups = _parse_groups(wanted.group, records)
+    if wanted.normalize_to:
+        reference, numerators = wanted.normalize_to, None
+    comparison = compare_records(records, reference, groups, numerators, options=options)
     if not comparison.ratios:
         raise UsageError(safe(f"nothing to compare: {'; '.join(comparison.notes) or 'no common network'}."))
     if as_json:
@@ -45,29 +57,37 @@ def print_comparison(
 
 
 def _gather(
-    paths: list[Path], published: str | None
-) -> tuple[list[Record], str | None, dict[str, tuple[str, ...]] | None, list[str] | None]:
+    paths: list[Path], wanted: Wanted
+) -> tuple[list[Record], str | None, dict[str, tuple[str, ...]] | None, list[str] | None, Options]:
     """The Records to compare, and what a published study says about how: reference, groups, numerators."""
     records: list[Record] = []
     reference, groups, numerators = None, None, None
-    if published:
-        study = published_sets.entry(published).study
-        records += published_sets.load(published)
-        if study:
-            reference, groups, numerators = study.reference, dict(study.groups), list(study.numerators)
+    options = Options()
+    if wanted.published:
+        study = published_sets.entry(wanted.published).study
+        if study is None:
+            raise UsageError(
+                f"{wanted.published} draws no averages that could be repeated; pair Records with its rows by "
+                f"--with {wanted.published}."
+            )
+        records += published_sets.figures(wanted.published)
+        reference, groups, numerators = study.reference, dict(study.groups), list(study.numerators)
+        options = STUDY
+    for name in wanted.beside:
+        records += beside(name)
     if paths:
-        found = store.read(paths)
-        for problem in found.problems:
-            typer.echo(f"warning: {problem}", err=True)
-        if not found.records:
-            where = " ".join(str(path) for path in paths)
-            raise UnreadableInputError(safe(f"{where} holds no Record that can be read."))
-        records += found.records
+        own = read_own(paths)
+        records += own
         if numerators is not None:
-            own = [system_name(record) for record in found.records]
+            names = [system_name(record) for record in own]
             base = str(reference).rpartition(":")[0]
-            numerators = list(dict.fromkeys([*numerators, *(name for name in own if name != base)]))
-    return records, reference, groups, numerators
+            numerators = list(dict.fromkeys([*numerators, *(name for name in names if name != base)]))
+    check_allowed(wanted.allow, records)
+    if wanted.mean not in (None, *MEANS):
+        raise unknown("mean", str(wanted.mean), MEANS)
+    mean = next((name for name in MEANS if name == wanted.mean), options.mean)
+    allow = tuple(dict.fromkeys([*options.allow, *wanted.allow]))
+    return records, reference, groups, numerators, Options(mean, allow)
 
 
 def _parse_groups(spelled: list[str], records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
@@ -115,6 +135,8 @@ def _as_dict(ratio: Ratio, comparison: Comparison) -> dict[str, Any]:
         "ratio": _round(ratio.value),
         "ci95": [_round(bound) for bound in ratio.ci95] if ratio.ci95 else None,
         "reference": str(comparison.reference),
+        "mean": comparison.options.mean,
+        "allowed": list(comparison.options.allow),
         "normalised": {
             "numerator": _round(numerator.average),
             "denominator": _round(denominator.average) if denominator else None,
@@ -157,7 +179,7 @@ def _print(comparison: Comparison) -> None:
     reference = comparison.reference
     typer.echo(
         safe(f"Throughput over that of one {reference.system} at {reference.precision}, averaged over ")
-        + "each group of networks (arithmetic mean);\n"
+        + f"each group of networks ({comparison.options.mean} mean);\n"
         + safe(f"ratio: the system's average over that of {reference.system} at the same accelerators ")
         + "and precision.\n"
     )
@@ -185,6 +207,8 @@ def _print(comparison: Comparison) -> None:
         for ratio in ratios
         for reason in ratio.missing
     ]
+    if comparison.options.allow:
+        remarks.append(f"allowed to differ: {', '.join(comparison.options.allow)}")
     remarks += [*comparison.notes, *(note for ratio in ratios for note in ratio.notes)]
     if remarks:
         typer.echo("")

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 
 import typer
 
 from accelmark.cli.table import print_json
 from accelmark.errors import UnreadableInputError, unknown
-from accelmark.importers import lambda_csv
 from accelmark.importers.summary import Skipped, Summary
 from accelmark.store import Store
 from accelmark.text import print_table, safe
 
-#: What can be imported: the format's name and what reads a folder of it.
-FORMATS = {"lambda-csv": lambda_csv.read}
+#: What can be imported: the format's name and the module whose `read` reads it.
+FORMATS = {
+    "mlperf-training": "mlperf_training",
+    "mlperf-inference": "mlperf_inference",
+    "lambda-csv": "lambda_csv",
+    "lambda-logs": "lambda_logs",
+    "dllogger": "dllogger",
+}
 
 
-def import_files(format: str, directory: Path, out: Path, as_json: bool) -> None:
-    """Import a folder and print what was read and what was not; an `UnreadableInputError` if nothing was."""
+def import_files(format: str, path: Path, out: Path, as_json: bool) -> None:
+    """Import files and print what was read and what was not; an `UnreadableInputError` if nothing was."""
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
-    records, summary = FORMATS[format](directory)
+    records, summary = import_module(f"accelmark.importers.{FORMATS[format]}").read(path)
     if not records:
         raise UnreadableInputError(
-            f"{safe(directory)} holds no figure that can be read; the first problem: {_first(summary)}."
+            f"{safe(path)} holds no figure that can be read; the first problem: {_first(summary)}."
         )
     store = Store(out)
     store.prepare()
@@ -33,7 +39,7 @@ def import_files(format: str, directory: Path, out: Path, as_json: bool) -> None
     if as_json:
         print_json(records)
         return
-    typer.echo(f"{written} Records from {safe(directory)} written to {safe(out)}\n")
+    typer.echo(f"{written} Records from {safe(path)} written to {safe(out)}\n")
     _print(summary)
 
 

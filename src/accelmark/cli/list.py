@@ -1,4 +1,4 @@
-"""`accelmark list`: which networks and suites there are."""
+"""`accelmark list`: which networks, suites and published rows there are."""
 
 from __future__ import annotations
 
@@ -7,19 +7,39 @@ from typing import Annotated, Any
 
 import typer
 
-KINDS = ("networks", "suites")
+KINDS = ("networks", "suites", "published")
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="networks or suites")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
+    kind: Annotated[str, typer.Argument(help="networks, suites or published")],
+    network: Annotated[str | None, typer.Option(help="Published rows: only this network.")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="Published rows: only this scenario: training, server, …")
+    ] = None,
+    accelerator: Annotated[
+        str | None, typer.Option(help="Published rows: only boards with this in their name: A100, T4, …")
+    ] = None,
+    runnable: Annotated[
+        bool,
+        typer.Option("--runnable", help="Published rows: count those that can run here, and small."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List networks or suites."""
-    from accelmark.errors import unknown
+    """List networks, suites or published rows."""
+    from accelmark.errors import UsageError, unknown
     from accelmark.text import print_table
 
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
+    if kind == "published":
+        from accelmark.cli.publications import print_published
+
+        print_published(network, scenario, accelerator, runnable, as_json)
+        return
+    if network or scenario or accelerator or runnable:
+        raise UsageError(
+            "--network, --scenario, --accelerator and --runnable are for accelmark list published."
+        )
     objects = _networks() if kind == "networks" else _suites()
     if as_json:
         print(json.dumps(objects, indent=1, ensure_ascii=False))

@@ -6,11 +6,14 @@ import sys
 
 import typer
 
+from accelmark.cli.audit import audit
 from accelmark.cli.ceiling import ceiling
+from accelmark.cli.choose import choose
 from accelmark.cli.compare import compare
 from accelmark.cli.doctor import doctor
 from accelmark.cli.import_ import import_
 from accelmark.cli.list import list_
+from accelmark.cli.reproduce import reproduce
 from accelmark.cli.run import run
 from accelmark.cli.show import show
 from accelmark.errors import EXIT_INTERRUPTED, AccelmarkError
@@ -29,6 +32,9 @@ app.command("show")(show)
 app.command("list")(list_)
 app.command("compare")(compare)
 app.command("import")(import_)
+app.command("reproduce")(reproduce)
+app.command("audit")(audit)
+app.command("choose")(choose)
 app.command("ceiling")(ceiling)
 app.command("doctor")(doctor)
 

@@ -4,8 +4,10 @@ This is how Lambda's study of August 2021 draws its ratios, made general. Three 
 
 1. Each network's throughput is divided by that of one accelerator of the reference, at the reference's
    precision. Images and tokens thereby become comparable numbers.
-2. These are averaged (arithmetic mean) over a group of networks, for each system, number of accelerators and
-   precision. A group with a network missing has no average: a mean over fewer networks is another figure.
+2. These are averaged over a group of networks, for each system, number of accelerators and precision. The
+   study takes the arithmetic mean; the geometric mean is the one that does not depend on the reference
+   (Fleming and Wallace, How not to lie with statistics, CACM 29(3), 1986), and the default where no study is
+   repeated. A group with a network missing has no average: a mean over fewer networks is another figure.
 3. Each system's average is divided by the reference system's, at the same accelerators and precision class.
 
 Intervals come from the delta method on logarithms: with s the derivative of the result's logarithm with
@@ -22,9 +24,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from statistics import fmean
-from typing import NamedTuple
+from statistics import fmean, geometric_mean
+from typing import Literal, NamedTuple
 
+from accelmark.compare.conditions import compare_conditions
 from accelmark.errors import UsageError, unknown
 from accelmark.record import USABLE, Record, Status, Throughput
 from accelmark.text import safe
@@ -38,7 +41,24 @@ MAX_RELATIVE_HALF_WIDTH = 1.0
 #: No two accelerators are this far apart; a quotient beyond is a damaged Record, and its sums may overflow.
 MAX_QUOTIENT = 1e100
 
+#: In these a figure differs from its reference because the study wants to know what they make.
+BY_DESIGN = frozenset({"accelerators", "precision", "partition"})
+
 Groups = Mapping[str, Sequence[str]]
+Mean = Literal["geometric", "arithmetic"]
+MEANS: tuple[Mean, ...] = ("geometric", "arithmetic")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to average, and which conditions may differ between a figure and its reference."""
+
+    mean: Mean = "geometric"
+    allow: tuple[str, ...] = ()
+
+
+#: As Lambda's study does it: each system runs the largest batch that fits into its memory.
+STUDY = Options("arithmetic", ("batch_size",))
 
 
 class Cell(NamedTuple):
@@ -108,11 +128,15 @@ class Row:
     values: tuple[Value, ...]
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    mean: Mean = "arithmetic"
 
     @property
     def average(self) -> float | None:
-        """The arithmetic mean over the group; `None` if a network is missing."""
-        return None if self.missing else fmean(value.value for value in self.values)
+        """The mean over the group; `None` if a network is missing."""
+        if self.missing:
+            return None
+        values = [value.value for value in self.values]
+        return geometric_mean(values) if self.mean == "geometric" else fmean(values)
 
     @property
     def sensitivities(self) -> dict[Cell, float]:
@@ -120,7 +144,7 @@ class Row:
         total = math.fsum(value.value for value in self.values)
         result: dict[Cell, float] = {}
         for value in self.values:
-            share = value.value / total
+            share = 1 / len(self.values) if self.mean == "geometric" else value.value / total
             result[value.cell] = result.get(value.cell, 0.0) + share
             result[value.reference_cell] = result.get(value.reference_cell, 0.0) - share
         return result
@@ -193,6 +217,7 @@ class Comparison:
     reference: Reference
     ratios: tuple[Ratio, ...]
     notes: tuple[str, ...]
+    options: Options
 
 
 @dataclass(frozen=True)
@@ -441,13 +466,17 @@ def default_groups(selection: Selection, reference: Reference, system: str) -> l
 
 
 def normalise(
-    records: Iterable[Record], reference: str, groups: Groups, statuses: Collection[Status] = USABLE
+    records: Iterable[Record],
+    reference: str,
+    groups: Groups,
+    statuses: Collection[Status] = USABLE,
+    options: Options = STUDY,
 ) -> Normalised:
     """Every group's average over the reference, on every system that has one of its networks."""
     selection = select(records, statuses)
     chosen = parse_reference(reference, selection)
     resolved = resolve_groups(groups, selection, chosen)
-    rows = tuple(_rows(selection, chosen, resolved, selection.systems))
+    rows = tuple(_rows(selection, chosen, resolved, selection.systems, options))
     return Normalised(chosen, rows, (*chosen.notes, *selection.notes))
 
 
@@ -469,6 +498,7 @@ def compare(
     groups: Groups | None = None,
     numerators: Sequence[str] | None = None,
     statuses: Collection[Status] = USABLE,
+    options: Options = STUDY,
 ) -> Comparison:
     """All ratios to the reference's system.
 
@@ -486,17 +516,21 @@ def compare(
     found: list[Ratio] = []
     for system in numerators:
         resolved = default_groups(selection, chosen, system) if shared is None else shared
-        rows = tuple(_rows(selection, chosen, resolved, {system, chosen.system}))
+        rows = tuple(_rows(selection, chosen, resolved, {system, chosen.system}, options))
         formed = ratios(Normalised(chosen, rows, ()), [system])
         if not formed:
             what = "of the groups" if shared is not None else f"of the same size in common with {chosen}"
             notes.append(f"{system} has no network {what}")
         found += formed
-    return Comparison(chosen, tuple(found), tuple(notes))
+    return Comparison(chosen, tuple(found), tuple(notes), options)
 
 
 def _rows(
-    selection: Selection, reference: Reference, groups: Iterable[Group], systems: Collection[str]
+    selection: Selection,
+    reference: Reference,
+    groups: Iterable[Group],
+    systems: Collection[str],
+    options: Options,
 ) -> Iterator[Row]:
     """Rows of these systems: by group, then system in order of appearance, accelerators, precision."""
     cells = [cell for cell in (*selection.cells, *selection.left_out) if cell.system in systems]
@@ -505,16 +539,18 @@ def _rows(
         networks = {member.network for member in group.members}
         keys = {cell[:3] for cell in cells if cell.network in networks}
         for key in sorted(keys, key=lambda k: (order[k[0]], k[1], _ORDER.index(k[2]))):
-            yield _row(selection, reference, group, key)
+            yield _row(selection, reference, group, key, options)
 
 
-def _row(selection: Selection, reference: Reference, group: Group, key: tuple[str, int, str]) -> Row:
+def _row(
+    selection: Selection, reference: Reference, group: Group, key: tuple[str, int, str], options: Options
+) -> Row:
     system, accelerators, precision = key
     values = []
     missing = []
     notes = []
     for member in group.members:
-        found = _value(selection, reference, member, key)
+        found = _value(selection, reference, member, key, options.allow)
         if isinstance(found, str):
             missing.append(f"{member}: {found}")
             continue
@@ -531,11 +567,16 @@ def _row(selection: Selection, reference: Reference, group: Group, key: tuple[st
         values=tuple(values),
         missing=tuple(missing),
         notes=tuple(notes),
+        mean=options.mean,
     )
 
 
 def _value(
-    selection: Selection, reference: Reference, member: Member, where: tuple[str, int, str]
+    selection: Selection,
+    reference: Reference,
+    member: Member,
+    where: tuple[str, int, str],
+    allow: Collection[str],
 ) -> Value | str:
     """A network's normalised throughput, or why there is none."""
     if member.size is None:
@@ -553,23 +594,17 @@ def _value(
         return "no Record"
     if base is None:
         return f"no Record of the reference {reference}"
-    why = _incomparable(record, base)
+    why = _incomparable(record, base, allow)
     return f"not comparable: {why}" if why else Value(cell, record, reference_cell, base)
 
 
-def _incomparable(record: Record, base: Record) -> str | None:
+def _incomparable(record: Record, base: Record, allow: Collection[str]) -> str | None:
     """Why two Records of one network and size are not of the same work, if they are not."""
-    units = [_throughput(r).unit for r in (record, base)]
-    if units[0] != units[1]:
-        return f"unit {units[0]} against {units[1]}"
+    conditions = compare_conditions(record, base, {*allow, *BY_DESIGN})
+    if conditions.blocking:
+        return ", ".join(map(str, conditions.blocking))
     if not 1 / MAX_QUOTIENT < _throughput(record).value / _throughput(base).value < MAX_QUOTIENT:
         return "the throughputs are a factor of more than 1e100 apart"
-    tasks = [r.job.parameters.get("task") for r in (record, base)]
-    if tasks[0] != tasks[1]:
-        return f"task {tasks[0] or 'not named'} against {tasks[1] or 'not named'}"
-    versions = [r.job.network_version for r in (record, base)]
-    if None not in versions and versions[0] != versions[1]:
-        return f"network version {versions[0]} against {versions[1]}"
     return None
 
 

@@ -248,7 +248,7 @@ def _records(table: _Table, precision: str, batches: _Batches, summary: Summary)
                 summary.skip(table.file, row.line, value, column)
                 continue
             batch_size, no_batch = batches.per_accelerator(row, column, system.accelerator.count)
-            exact, not_exact = _precision(precision, system.accelerator.name)
+            exact, not_exact = exact_precision(precision, system.accelerator.name)
             spec = COLUMNS[column]
             yield Record(
                 id=f"{SET}/{table.file}/{row.line}/{column}",
@@ -259,10 +259,10 @@ def _records(table: _Table, precision: str, batches: _Batches, summary: Summary)
                     network=spec.network,
                     size=spec.size,
                     parameters=dict(spec.parameters),
+                    framework="pytorch",
                     precision=exact,
                     batch_size=batch_size,
                     accelerators=system.accelerator.count,
-                    data=None,  # the tables do not say
                 ),
                 system=system,
                 metrics=Metrics(throughput=Throughput(value=value, unit=f"{spec.unit}/s")),
@@ -308,7 +308,7 @@ def _system(row: _Row) -> System | str:
     )
 
 
-def _precision(file_precision: str, board: str) -> tuple[str | None, str | None]:
+def exact_precision(file_precision: str, board: str) -> tuple[str | None, str | None]:
     """The precision that ran, or `None` and why it is not known.
 
     The files say fp16 for mixed precision. They say fp32 for 32-bit storage, which Ampere boards multiply

@@ -70,10 +70,9 @@ def _ratio(row: dict[str, str]) -> Record:
                 # "different batch sizes": each board ran the largest that fits into its memory.
                 "batch_size_rule": "max",
             },
-            engine=None,
+            framework="pytorch",
             precision=PRECISIONS[row["precision_format"]],
             accelerators=accelerators,
-            data=None,
         ),
         system=_system(row["numerator"], accelerators),
         software=Software(framework="1.7.0a0+7036e91", cuda="11.1.0", cudnn="8.0.4"),
@@ -98,10 +97,10 @@ def _figure(row: dict[str, str]) -> Record:
         job=Job(
             network=row["network"],
             size=row["size"],
+            framework="pytorch",
             precision=row["precision"],
             batch_size=int(row["batch_size"]),
             accelerators=accelerators,
-            data=None,  # neither the page nor the tables say
         ),
         system=_system(row["accelerator"], accelerators),
         software=Software(framework="1.7.0a0+7036e91", cuda="11.1.0", cudnn="8.0.4"),

@@ -162,7 +162,6 @@ def _record(row: Row, job: dict[str, Any], metrics: dict[str, Any], engine: str 
             parameters={name: value for name, value in parameters.items() if value is not None},
             **{
                 "framework": names.framework(row["framework"]) if row.get("framework") else None,
-                "engine": None,
                 "precision": names.precision(row["precision"]) if row.get("precision") else None,
                 "batch_size": batch_size,
                 "accelerators": count,
@@ -291,6 +290,7 @@ def _inference(row: Row) -> Record:
         "network": INFERENCE[row["network"]],
         "scenario": "inference",
         "parameters": parameters,
+        # The column names the engine; what the network was trained in is not said.
         "framework": None,
         "engine": "tensorrt" if row["framework"] else None,
         "partition": "1/7" if partition in ("1/7 MIG", "7 MIG") else None,
@@ -317,7 +317,6 @@ def _triton(row: Row) -> Record:
         "parameters": parameters,
         "framework": names.framework(row["training_framework"]),
         "engine": names.framework(row["framework_backend"]),
-        "data": None,
     }
     metrics = {"throughput": _throughput(row), "latency_ms": _latency(row["latency_ms"])}
     return _record(row, job, metrics, row["framework_backend"])
@@ -333,7 +332,6 @@ def _speech_recognition(row: Row) -> Record:
         "network": SERVICES[row["network"]],
         "scenario": "speech-recognition",
         "parameters": parameters,
-        "framework": None,
     }
     metrics = {"throughput": _throughput(row), "latency_ms": _latency(row["latency_ms"])}
     return _record(row, job, metrics, f"Jarvis {row['jarvis_version']}")
@@ -344,8 +342,6 @@ def _language_service(row: Row) -> Record:
         "network": SERVICES[row["network"]],
         "scenario": "language-service",
         "parameters": {"task": SERVICE_TASKS[row["task"]], "streams": _whole(row["stream_count"])},
-        "framework": None,
-        "data": None,
     }
     metrics = {"throughput": _throughput(row), "latency_ms": _latency(row["latency_ms"])}
     return _record(row, job, metrics, f"Jarvis {row['jarvis_version']}")
@@ -356,7 +352,6 @@ def _speech_synthesis(row: Row) -> Record:
         "network": SERVICES[row.get("network", "")],
         "scenario": "speech-synthesis",
         "parameters": {"streams": _whole(row["stream_count"])},
-        "framework": None,
     }
     metrics = {
         "throughput": _throughput(row),

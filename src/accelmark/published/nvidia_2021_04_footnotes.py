@@ -81,7 +81,7 @@ def _names(target: str, row: Row) -> bool:
         return row.get(target.removesuffix(" = '-'")) == ""
     if target == "efficiency column":
         return bool(row.get("efficiency_per_watt"))
-    return target.casefold() in (row.get("network", "").casefold(), row.get("gpu", "").casefold())
+    return target.casefold() in [row.get(column, "").casefold() for column in ("network", "task", "gpu")]
 
 
 def _add(noted: Noted, fact: Row) -> None:

@@ -134,10 +134,12 @@ def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes
             network=name,
             parameters=parameters,
             size=size,
+            framework="pytorch",
             engine=engine,
             precision=precision,
             batch_size=batch,
             accelerators=count,
+            data="synthetic",
             sequence_length=network.sizes[size].sequence_length,
             seed=wish.seed,
             network_version=network.version,
@@ -196,7 +198,14 @@ def ceilings(settings: Settings, system: System) -> list[Planned]:
         kinds.append(("all-reduce", "B/s", None, count))
     planned = []
     for name, unit, precision, accelerators in kinds:
-        job = Job(network=name, scenario="ceiling", precision=precision, accelerators=accelerators, data=None)
+        job = Job(
+            network=name,
+            scenario="ceiling",
+            framework="pytorch",
+            engine="eager",
+            precision=precision,
+            accelerators=accelerators,
+        )
         unsupported = cannot_run(job, system, settings.allow_emulated)
         if name in ("host-to-device", "device-to-host") and system.accelerator.kind in ("cpu", "mps"):
             unsupported = "the device computes in host memory: there is no link to measure"

@@ -1,0 +1,22 @@
+"""`accelmark audit`: figures that contradict arithmetic, physics or each other."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def audit(
+    records: Annotated[
+        list[str], typer.Argument(help="Folders or files of Records, published, or one published set.")
+    ],
+    severity: Annotated[
+        str, typer.Option(help="The least severity to show: note, warning or error.")
+    ] = "note",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as a JSON list.")] = False,
+) -> None:
+    """Check Records by rules of arithmetic and physics; exit 1 if there is a finding of severity error."""
+    from accelmark.cli.auditing import print_audit
+
+    print_audit(records, severity, as_json)
