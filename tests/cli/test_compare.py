@@ -50,7 +50,7 @@ def keep(folder: Path, *figures: tuple[str, str, float], half: float | None = No
             id=f"{len(list(folder.iterdir())):03}" if folder.exists() else "000",
             source=Source.MEASURED,
             status=Status.OK,
-            job=Job(network=network, **job),
+            job=Job(**{"network": network, "framework": "pytorch", "precision": "fp32", **job}),
             system=System(name=system, accelerator=Accelerator(name=system)),
             metrics=Metrics(throughput=Throughput(value=value, unit="images/s", ci95=ci95)),
         )
@@ -120,7 +120,7 @@ def test_a_table_of_measured_records(tmp_path: Path) -> None:
     keep(folder, ("New", "bert", 30), half=0.04)
     assert good("compare", folder).splitlines()[3:] == [
         "group           system  accelerators  precision  normalised  reference  ratio  95 % interval",
-        "all 2 networks  New                1  32-bit           2.25       1.00  2.25x  2.16 to 2.35",
+        "all 2 networks  New                1  32-bit           2.12       1.00  2.12x  2.04 to 2.21",
         "resnet          New                1  32-bit           1.50       1.00  1.50x  1.42 to 1.59",
         "bert            New                1  32-bit           3.00       1.00  3.00x  2.84 to 3.17",
         "",
@@ -134,6 +134,31 @@ def test_a_table_of_measured_records(tmp_path: Path) -> None:
         "",
         "note: the reference is Old:fp32, the first system read; --normalize-to sets it",
     ]
+
+
+def test_the_mean_of_the_study_on_request(tmp_path: Path) -> None:
+    folder = keep(
+        tmp_path / "r",
+        *(("Old", network, 100) for network in ("a", "b")),
+        ("New", "a", 150),
+        ("New", "b", 300),
+    )
+    for words, expected in (((), 4.5**0.5), (("--mean", "arithmetic"), 2.25)):
+        ratio = json.loads(good("compare", folder, *words, "--json"))[0]
+        assert ratio["ratio"] == pytest.approx(expected, abs=1e-4)
+        assert ratio["mean"] == (words[1] if words else "geometric")
+    assert "unknown mean 'median'" in error(UsageError, "compare", folder, "--mean", "median")
+
+
+def test_other_batches_stay_out_of_a_mean_unless_they_are_allowed(tmp_path: Path) -> None:
+    folder = keep(tmp_path / "r", ("Old", "a", 100), batch_size=8)
+    keep(folder, ("New", "a", 150), batch_size=16)
+    entry = json.loads(good("compare", folder, "--json"))[0]
+    assert entry["ratio"] is None
+    assert entry["missing"] == ["New: a: not comparable: batch size 16 ≠ 8"]
+    allowed = json.loads(good("compare", folder, "--allow", "batch_size", "--json"))[0]
+    assert (allowed["ratio"], allowed["allowed"]) == (1.5, ["batch_size"])
+    assert "note: allowed to differ: batch_size" in good("compare", folder, "--allow", "batch_size")
 
 
 def test_groups_and_reference_can_be_chosen(tmp_path: Path) -> None:
@@ -288,6 +313,10 @@ def test_the_eight_ratios_after_importing_the_real_tables(tmp_path: Path) -> Non
             "convnets=ssd300-resnet50,resnet50-v1.5,mask-rcnn-r50-fpn",
             "--group",
             "language models=transformer-xl-base,transformer-xl-large",
+            "--mean",
+            "arithmetic",
+            "--allow",
+            "batch_size",
             "--json",
         )
     )

@@ -94,7 +94,7 @@ def _as_dict(choice: Choice, prices: Prices | None, doubts: dict[str, str]) -> d
 
 def _print(choices: Choices, need: Need, prices: Prices | None, doubts: dict[str, str]) -> None:
     bound = "" if need.latency_ms is None else f" within {need.latency_ms:g} ms"
-    print(safe(f"{need.network}, {need.scenario}: {need.rate:,.10g} a second{bound}\n"))
+    print(safe(f"{need.network}, {need.scenario}: {need.rate:,.10g} a second{bound}") + "\n")
     columns = ["accelerators", "each", "spare", "latency", "power", "rests on", "assumes"]
     if prices is not None:
         columns.insert(5, "price")
@@ -110,7 +110,7 @@ def _print(choices: Choices, need: Need, prices: Prices | None, doubts: dict[str
         power = f"{number(choice.power.watts, 3)} W ({choice.power.of})" if choice.power else "not known"
         notes = list(choice.assumptions)
         if record.id in doubts:
-            notes.append(f"DOUBTFUL: {doubts[record.id]}")
+            notes.append(f"the audit doubts the row: {doubts[record.id]}")
         cells = [
             f"{choice.accelerators}x {record.system.accelerator.name}",
             each,

@@ -19,8 +19,8 @@ from accelmark.record import USABLE, Record, Source
 NEVER = ("network", "unit", "status")
 #: Parameters that say how a Job was chosen, not what it did.
 HOW_CHOSEN = frozenset({"batch_size_rule", "batch_size_bound", "networks", "over"})
-#: What a network is used for, and a rule book, are part of what was done: left unsaid, it is something else.
-STRICT = frozenset({"task", "rules"})
+#: What a network is used for, a rule book, a part of an accelerator: left unsaid, it is something else.
+STRICT = frozenset({"task", "rules", "partition"})
 #: Fields of the Job that are part of the load.
 LOAD = (
     "network",
@@ -73,7 +73,11 @@ def compare_conditions(ours: Record, theirs: Record, allow: Collection[str] = ()
     for name, mine, other in _load(ours, theirs):
         if mine == other:
             continue
-        silent = (mine is None and not _states_all(ours)) or (other is None and not _states_all(theirs))
+        # A footnoted condition is never silence of one's own measurement: it has no footnotes.
+        footnote = name in ours.conditions or name in theirs.conditions
+        silent = (mine is None and (footnote or not _states_all(ours))) or (
+            other is None and (footnote or not _states_all(theirs))
+        )
         if silent and name not in STRICT:
             not_stated.append(name)
             continue
@@ -121,9 +125,7 @@ def _load(ours: Record, theirs: Record) -> Iterator[tuple[str, Scalar | None, Sc
     for name in sorted((ours.job.parameters.keys() | theirs.job.parameters.keys()) - HOW_CHOSEN):
         yield name, _parameter(ours.job, name), _parameter(theirs.job, name)
     for name in sorted(ours.conditions.keys() | theirs.conditions.keys()):
-        # Only what both state: a footnote that the other side has no counterpart of says nothing about it.
-        if name in ours.conditions and name in theirs.conditions:
-            yield name, ours.conditions[name], theirs.conditions[name]
+        yield name, ours.conditions.get(name), theirs.conditions.get(name)
     if ours.job.scenario == theirs.job.scenario == "time-to-quality":
         yield "quality", *_reached(ours, theirs)
 
