@@ -128,3 +128,22 @@ def test_share_of_the_ceiling() -> None:
     assert found.share == pytest.approx(0.4)
     assert found.flops_per_s == pytest.approx(1.6e11)
     assert ceiling_share(measured, []) is None
+
+
+def test_what_else_ran_makes_a_result_noisy_and_is_said_first() -> None:
+    metric = conclude.throughput(windows(100.0), "images/s")
+    assert metric is not None
+    assert conclude.spread(metric, 0.01, None)[0] is Status.OK
+    assert conclude.spread(metric, 0.01, 0.1)[0] is Status.OK
+    status, reasons = conclude.spread(metric, 0.01, 0.11)
+    assert status is Status.NOISY
+    assert reasons[0] == "other processes took 11% of the CPU time while measuring"
+
+
+def test_the_disturbance_of_all_processes_together_is_said_once() -> None:
+    parts = [part(100.0, other_cpu_share=0.2), part(100.0, other_cpu_share=0.4)]
+    combined = conclude.combine(parts)
+    assert combined.status is Status.NOISY
+    assert [reason for reason in combined.reasons if "other processes" in reason] == [
+        "other processes took 40% of the CPU time while measuring"
+    ]

@@ -58,27 +58,39 @@ def _changing(change: float) -> str:
     return "rising" if change > 0 else "falling"
 
 
-def spread(metric: Throughput, target: float) -> tuple[Status, list[str]]:
-    """`ok` or `noisy` by the width of the interval, and what a reader should know of it."""
-    if metric.ci95 is None:
-        return Status.NOISY, ["too few windows for an interval; give a longer --time-budget"]
-    half = (metric.ci95[1] - metric.ci95[0]) / 2 / metric.value
+def spread(metric: Throughput, target: float, other_share: float | None) -> tuple[Status, list[str]]:
+    """`ok` or `noisy` by the interval's width and by what else ran, and what a reader should know of it.
+
+    `other_share` is the share of the CPU time that other processes took.
+    """
     reasons = []
+    disturbed = other_share is not None and other_share > DISTURBED
+    if disturbed:
+        # First, because it explains the width.
+        reasons.append(f"other processes took {other_share:.0%} of the CPU time while measuring")
+    if metric.ci95 is None:
+        return Status.NOISY, [*reasons, "too few windows for an interval; give a longer --time-budget"]
+    half = (metric.ci95[1] - metric.ci95[0]) / 2 / metric.value
     if half > target:
         reasons.append(f"the 95 % interval is ±{half:.2%}, wanted was ±{target:.2%}; {LONGER}")
     if metric.processes == 1:
         reasons.append("one process: differences between processes are not in the interval")
-    return (Status.NOISY if half > target else Status.OK), reasons
+    return (Status.NOISY if disturbed or half > target else Status.OK), reasons
 
 
 def judge(
-    warm_up: Sequence[Window], windows: Sequence[Window], settled: bool, unit: str, target: float
+    warm_up: Sequence[Window],
+    windows: Sequence[Window],
+    settled: bool,
+    unit: str,
+    target: float,
+    other_share: float | None = None,
 ) -> tuple[Throughput, Status, list[str]]:
     """What one process's windows say: the throughput, its status, and what a reader should know of it."""
     metric = throughput(windows, unit)
     if metric is None:
         raise ValueError("a measurement without windows")
-    status, reasons = spread(metric, target)
+    status, reasons = spread(metric, target, other_share)
     unsteady = stationarity(warm_up, windows, settled)
     if unsteady:
         status, reasons = Status.NOT_STATIONARY, [unsteady, *reasons]
@@ -110,12 +122,9 @@ def combine(records: Sequence[Record]) -> Record:
             for reason in record.reasons
         ]
     elif metrics.throughput is not None and first.settings is not None:
-        status, reasons = spread(metrics.throughput, first.settings.target)
-        if metrics.other_cpu_share is not None and metrics.other_cpu_share > DISTURBED:
-            status = Status.NOISY
-        # What the processes say besides, a disturbance above all, comes first: it explains the width.
+        status, reasons = spread(metrics.throughput, first.settings.target, metrics.other_cpu_share)
         others = [reason for record in records for reason in record.reasons if not _about_spread(reason)]
-        reasons = [*dict.fromkeys(others), *reasons]
+        reasons += dict.fromkeys(others)
     else:
         status, reasons = first.status, list(first.reasons)
     return first.replace(
@@ -129,7 +138,7 @@ def combine(records: Sequence[Record]) -> Record:
 
 
 def _about_spread(reason: str) -> bool:
-    return reason.startswith(("the 95 % interval", "one process:", "too few windows"))
+    return reason.startswith(("the 95 % interval", "one process:", "too few windows", "other processes took"))
 
 
 def _of(window: Window, process: int) -> Window:

@@ -9,7 +9,7 @@ import threading
 import pynvml
 import pytest
 
-from accelmark.measure.telemetry import Sampler, Telemetry, throttle_words, throttled
+from accelmark.measure.telemetry import Sampler, Telemetry, since, throttle_words, throttled
 from accelmark.record import Sample
 
 
@@ -165,3 +165,9 @@ def test_share_of_samples_that_were_held_down() -> None:
     assert throttled([]) is None
     assert throttled([sample(), sample("idle"), sample("application clocks"), sample("sync boost")]) == 0
     assert throttled([sample("power cap"), sample("idle", "thermal, software"), sample(), sample()]) == 0.5
+
+
+def test_samples_from_an_instant_on_count_their_time_from_there() -> None:
+    taken = [Sample(time_s=second) for second in (0.0, 1.0, 2.5)]
+    assert [each.time_s for each in since(taken, 1.0)] == [0.0, 1.5]
+    assert since(taken, 3.0) == []

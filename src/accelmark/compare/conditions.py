@@ -17,8 +17,8 @@ from accelmark.record import USABLE, Record, Source
 
 #: Lifting these would make a ratio of two different things.
 NEVER = ("network", "unit", "status")
-#: Parameters that say how a Job was chosen, not what it did.
-HOW_CHOSEN = frozenset({"batch_size_rule", "batch_size_bound", "networks", "over"})
+#: What says how a Job or its details were chosen, not what is asked of the machine.
+HOW_CHOSEN = frozenset({"batch_size_rule", "batch_size_bound", "networks", "over", "matrix_size"})
 #: What a network is used for, a rule book, a part of an accelerator: left unsaid, it is something else.
 STRICT = frozenset({"task", "rules", "partition"})
 #: Fields of the Job that are part of the load.
@@ -124,7 +124,7 @@ def _load(ours: Record, theirs: Record) -> Iterator[tuple[str, Scalar | None, Sc
         yield "network_version", *versions
     for name in sorted((ours.job.parameters.keys() | theirs.job.parameters.keys()) - HOW_CHOSEN):
         yield name, _parameter(ours.job, name), _parameter(theirs.job, name)
-    for name in sorted(ours.conditions.keys() | theirs.conditions.keys()):
+    for name in sorted((ours.conditions.keys() | theirs.conditions.keys()) - HOW_CHOSEN):
         yield name, ours.conditions.get(name), theirs.conditions.get(name)
     if ours.job.scenario == theirs.job.scenario == "time-to-quality":
         yield "quality", *_reached(ours, theirs)

@@ -63,8 +63,12 @@ class Alone:
 
 @dataclass
 class Measurement:
-    """What the loop saw. `settled` says whether warm-up ended because the step time was stationary."""
+    """What the loop saw. `settled` says whether warm-up ended because the step time was stationary.
 
+    `origin` is the clock's reading from which windows count their start.
+    """
+
+    origin: float = 0.0
     first_step_s: float = 0.0
     settled: bool = False
     warm_up: list[Window] = field(default_factory=list)
@@ -124,7 +128,7 @@ def measure(
     result.first_step_s = run(1).seconds
     check()
 
-    origin = clock()
+    origin = result.origin = clock()
     window_s = min(window_s, budget_s * WINDOW_SHARE)
     # The second step is the first that costs what steps cost; it sets the length of the first window.
     window = run(1)

@@ -124,6 +124,15 @@ class Telemetry:
         self._sampler.stop()
 
 
+def since(samples: Sequence[Sample], seconds: float) -> list[Sample]:
+    """The samples from so many seconds on, with their times counted from there."""
+    return [
+        sample.model_copy(update={"time_s": sample.time_s - seconds})
+        for sample in samples
+        if sample.time_s >= seconds
+    ]
+
+
 def throttled(samples: Sequence[Sample]) -> float | None:
     """Share of the samples in which heat or power held the clock down; `None` without samples."""
     if not samples:

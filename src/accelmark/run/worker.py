@@ -95,6 +95,7 @@ def _perform(request: Request, folder: Path, rank: int, ranks: int) -> Record:
         software=request.software,
         metrics=outcome.metrics,
         samples=outcome.samples,
+        conditions=dict(outcome.conditions),
     )
 
 

@@ -72,6 +72,7 @@ class MatrixProduct:
         self.b: Any = torch.randn(n, n, device=device, generator=generator).to(dtype)
         self.c: Any = torch.zeros(n, n, device=device, dtype=dtype)
         self.precision = precision
+        self.size = n
         self.flops = 2.0 * n**3  # each of the n^2 results takes n multiplications and n additions
         self._multiply = torch.mm
 
@@ -279,7 +280,8 @@ def run(job: Job, settings: Settings, device: TorchDevice, group: Group, on_wind
     )
     samples = Samples(windows=measurement.windows, warm_up=measurement.warm_up, step_ms=measurement.step_ms)
     metrics = Metrics(throughput=throughput, first_step_s=measurement.first_step_s)
-    return Outcome(status, reasons, metrics, samples)
+    conditions = {"matrix_size": step.size} if isinstance(step, MatrixProduct) else {}
+    return Outcome(status, reasons, metrics, samples, conditions)
 
 
 def _step(job: Job, device: TorchDevice) -> tuple[Step, Callable[[], object], str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from accelmark.job import Scalar
 from accelmark.record import Metrics, Samples, Status, Window
 
 #: Called with each window as it ends, and whether it was warm-up.
@@ -18,3 +20,5 @@ class Outcome(NamedTuple):
     reasons: list[str]
     metrics: Metrics
     samples: Samples
+    #: What the process decided itself and a reader has to know, such as the size of a ceiling's matrices.
+    conditions: Mapping[str, Scalar] = MappingProxyType({})

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -22,7 +22,7 @@ from accelmark.measure.clock import MONOTONIC
 from accelmark.measure.loop import Group, Measurement, measure
 from accelmark.measure.memory import HostMemory
 from accelmark.measure.others import OtherProcesses
-from accelmark.measure.telemetry import Telemetry
+from accelmark.measure.telemetry import Telemetry, since, throttled
 from accelmark.networks.base import Network
 from accelmark.record import Metrics, Quantity, Samples, Status, Window
 from accelmark.scenarios.outcome import OnWindow, Outcome
@@ -71,12 +71,14 @@ def run(
     first, now, too_few = step.learnt(lambda value: _mean_over_ranks(group, value))
 
     unit = f"{network.unit}/s"
+    # From here on the telemetry counts its time as the windows do.
+    sensors = since(telemetry.samples, measurement.origin - origin)
     throughput, status, reasons = conclude.judge(
-        measurement.warm_up, measurement.windows, measurement.settled, unit, settings.target
+        measurement.warm_up, measurement.windows, measurement.settled, unit, settings.target, other_share
     )
-    if other_share > conclude.DISTURBED:
-        status = Status.NOISY if status is Status.OK else status
-        reasons.insert(0, f"other processes took {other_share:.0%} of the CPU time while measuring")
+    slowed = throttled(sensors)
+    if slowed:
+        reasons.append(f"heat or power held the clock down in {slowed:.0%} of the samples")
     if too_few:
         reasons.append(too_few)
     device_gib, host_gib = _memory(device, host, group)
@@ -89,6 +91,7 @@ def run(
         power_w=joules / joules_s if joules and joules_s else None,
         idle_power_w=meter.idle_w,
         energy_source=meter.name,
+        power_basis=meter.basis,
         efficiency=Quantity(value=_units(measurement) / joules, unit=f"{unit}/W") if joules else None,
         memory_peak_gib=device_gib,
         host_memory_peak_gib=host_gib,
@@ -106,7 +109,7 @@ def run(
         windows=measurement.windows,
         warm_up=measurement.warm_up,
         step_ms=measurement.step_ms,
-        telemetry=telemetry.samples,
+        telemetry=sensors,
     )
     return Outcome(status, reasons, metrics, samples)
 
@@ -135,6 +138,8 @@ class _EnergyOfWindows:
     def __init__(self, index: int | None, device: TorchDevice, group: Group) -> None:
         self.group = group
         self.name: str | None = None
+        #: What the energy is of.
+        self.basis: Literal["board", "package"] | None = None
         self.idle_w: float | None = None
         self.not_measured: dict[str, str] = {}
         self._meter: energy.EnergyMeter | None = None
@@ -150,6 +155,7 @@ class _EnergyOfWindows:
             self.not_measured["energy_j"] = found
             return
         self._meter, self.name = found, found.name
+        self.basis = "package" if device.kind == "cpu" else "board"
         self.idle_w = energy.idle_power_w(found, MONOTONIC, time.sleep)
 
     def start(self) -> None:
@@ -168,7 +174,7 @@ class _EnergyOfWindows:
                 self.not_measured["energy_j"] = str(error)
             self._meter.close()
         readings = self.group.exchange((joules, seconds, self.idle_w or math.nan))
-        if self._meter is not None and self.name and self.name.startswith("RAPL"):
+        if self.basis == "package":
             readings = readings[:1]
         total = math.fsum(reading[0] for reading in readings)
         idle = math.fsum(reading[2] for reading in readings)
