@@ -11,6 +11,7 @@ from accelmark.compare.choose import Need, choose
 from accelmark.compare.parts import share
 from accelmark.compare.prices import Prices
 from accelmark.job import Job
+from accelmark.names import facts
 from accelmark.record import Latency, Metrics, Quantity, Record, Samples, Status, Throughput
 from accelmark.system import Accelerator, System
 from tests.records import record
@@ -115,3 +116,26 @@ def test_the_published_rows_answer_the_readmes_question() -> None:
     assert (first.record.id, first.copies, first.accelerators) == ("nvidia-2021-04/394", 7, 7)
     whole = next(choice for choice in found if choice.record.id == "nvidia-2021-04/395")
     assert (whole.copies, whole.accelerators, whole.assumptions) == (1, 8, ())
+
+
+def test_a_rule_books_bound_holds_where_a_row_does_not_repeat_it() -> None:
+    """The page's power tables do not print the bound that the rules set; they are where power is known."""
+    need = Need("bert-large", "server", rate=20000, latency_ms=130)
+    found = {choice.record.id: choice for choice in choose(published.load("published"), need).found}
+    power = found["nvidia-2021-04/440"].power
+    assert power is not None
+    assert power.of == "system, measured"
+    assert power.watts == pytest.approx(20000 / 6.03)
+    tighter = Need("bert-large", "server", rate=20000, latency_ms=129)
+    assert choose(published.load("published"), tighter).found == ()
+
+
+def test_bounds_of_the_rule_book_are_those_that_the_page_prints() -> None:
+    printed = {
+        (record.job.network, record.job.parameters["latency_bound_ms"])
+        for record in published.load("published")
+        if record.job.scenario == "server" and "latency_bound_ms" in record.job.parameters
+    }
+    assert printed == {
+        (network, facts.latency_bound_ms("mlperf-inference-1.0", network)) for network, _ in printed
+    }

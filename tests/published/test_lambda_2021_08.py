@@ -10,6 +10,7 @@ from accelmark.compare.study import compare
 from accelmark.errors import UsageError
 from accelmark.importers.lambda_csv import COLUMNS, read
 from accelmark.published import SETS, figures, load
+from accelmark.published.rounding import reads_as_printed
 from accelmark.record import Source, Status
 
 TABLES = Path(__file__).resolve().parents[3] / "shared" / "lambda" / "csv-2021-07"
@@ -107,3 +108,11 @@ def test_every_figure_is_that_of_the_tables() -> None:
 def test_an_unknown_set_is_one_sentence() -> None:
     with pytest.raises(UsageError, match="unknown published set 'lambda-2021'; did you mean lambda-2021-08"):
         load("lambda-2021")
+
+
+def test_the_tables_figures_are_cut_off_and_not_rounded() -> None:
+    figure = next(r for r in figures(NAME) if r.id == f"{NAME}/fp32/8x-rtx-a6000/ssd300-resnet50")
+    assert reads_as_printed(figure, 1057, 1057.756)
+    assert reads_as_printed(figure, 1057, 1057)
+    assert not reads_as_printed(figure, 1057, 1058)
+    assert not reads_as_printed(figure, 1057, 1056.9)

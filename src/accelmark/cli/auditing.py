@@ -16,19 +16,25 @@ from accelmark.text import print_table, safe
 SHOWN = 12
 
 
-def print_audit(sources: Sequence[str], severity: str, as_json: bool) -> None:
+def print_audit(sources: Sequence[str], severity: str, fail_on: str | None, as_json: bool) -> None:
     """Audit the Records that these words and paths mean."""
-    if severity not in SEVERITIES:
-        raise unknown("severity", severity, SEVERITIES)
+    failing = _or_graver(fail_on) if fail_on else ()
+    shown = _or_graver(severity)
     records = read_any(sources)
-    shown = SEVERITIES[: SEVERITIES.index(severity) + 1]
-    findings = [finding for finding in audit(records) if finding.severity in shown]
+    everything = audit(records)
+    findings = [finding for finding in everything if finding.severity in shown]
     if as_json:
         print(json.dumps([_as_dict(finding) for finding in findings], indent=1, ensure_ascii=False))
     else:
         _print(findings, len(records))
-    if any(finding.severity == "error" for finding in findings):
+    if any(finding.severity in failing for finding in everything):
         raise typer.Exit(EXIT_MEASUREMENT_FAILED)
+
+
+def _or_graver(severity: str) -> Sequence[str]:
+    if severity not in SEVERITIES:
+        raise unknown("severity", severity, SEVERITIES)
+    return SEVERITIES[: SEVERITIES.index(severity) + 1]
 
 
 def _as_dict(finding: Finding) -> dict[str, object]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from accelmark.record import Record
-from accelmark.text import print_table, quantity, safe
+from accelmark.text import number, print_table, quantity, safe
 
 COLUMNS = (
     "network",
@@ -31,9 +31,14 @@ def row(record: Record) -> list[str]:
     batch = "" if job.batch_size is None else str(job.batch_size)
     if "batch_size_rule" in job.parameters:
         batch = f"{batch} ({job.parameters['batch_size_rule']})".strip()
-    network = job.network if job.engine in (None, "eager") else f"{job.network} ({job.engine})"
+    told = [] if job.scenario in ("training", "ceiling") else [job.scenario]
+    told += [] if job.engine in (None, "eager") else [str(job.engine)]
+    network = f"{job.network} ({', '.join(told)})" if told else job.network
     value = unit = count = ""
-    if throughput is not None:
+    if record.metrics.time_to_train_min is not None:
+        value, unit = number(record.metrics.time_to_train_min), "min"
+        count = f"{len(record.samples.runs)} runs" if record.samples.runs else ""
+    elif throughput is not None:
         value, unit = quantity(throughput.value, throughput.ci95, throughput.unit)
         if throughput.n is not None:
             count = f"{throughput.n} in {throughput.processes}"

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from accelmark import names
 from accelmark.compare.parts import share
 from accelmark.compare.prices import Prices
+from accelmark.names import facts
 from accelmark.record import USABLE, Record, Status
 
 
@@ -91,6 +91,8 @@ def _rank(choice: Choice) -> tuple[float, float, float, str]:
 def _meets(record: Record, bound: float | None) -> tuple[str, str | None]:
     """The latency that a figure was reached at, in words, and why it does not meet the bound, or None."""
     stated = record.job.parameters.get("latency_bound_ms")
+    if stated is None and record.job.scenario == "server":
+        stated = facts.latency_bound_ms(str(record.job.parameters.get("rules")), record.job.network)
     latency = record.metrics.latency_ms
     if isinstance(stated, int | float) and not isinstance(stated, bool):
         words = f"99 % within {stated:g} ms" if record.job.scenario == "server" else f"bound {stated:g} ms"
@@ -143,7 +145,7 @@ def _choice(record: Record, throughput: float, rate: float, latency: str, prices
 def _copies_on_one(record: Record) -> int:
     """How many copies of a part of an accelerator fit on it; a part of unknown size is taken to fill it."""
     part = share(record)
-    return 1 if part is None else int(1 / part)
+    return 1 if part is None else int(1 / part + 1e-9)
 
 
 def _power(record: Record, throughput: float, rate: float, accelerators: int) -> Power | None:
@@ -154,6 +156,7 @@ def _power(record: Record, throughput: float, rate: float, accelerators: int) ->
     if metrics.power_w is not None:
         return Power(metrics.power_w * rate / throughput, f"{metrics.power_basis or 'unknown'}, measured")
     limit = record.system.accelerator.power_limit_w
-    if limit is None:
-        limit = names.read("boards").get(names.board(record.system.accelerator.name), {}).get("power_w")
+    known = facts.board(record.system.accelerator.name)
+    if limit is None and known is not None:
+        limit = known.power_w
     return None if limit is None else Power(float(limit) * accelerators, "boards' limit, not measured")

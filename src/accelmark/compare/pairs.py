@@ -15,7 +15,7 @@ from accelmark.compare import spread
 from accelmark.compare.conditions import Conditions, Difference, compare_conditions
 from accelmark.compare.prices import Prices
 from accelmark.compare.spread import Spread
-from accelmark.published.rounding import printed_half_unit
+from accelmark.published.rounding import reads_as_printed
 from accelmark.record import USABLE, Record, Source, Status
 
 #: How many of the nearest are shown for a Record that nothing is comparable with.
@@ -256,14 +256,18 @@ def _agrees(record: Record, other: Record) -> bool:
         ),
     ]
     return all(
-        abs(ours - theirs) <= max(_rounding(record, ours), _rounding(other, theirs)) * (1 + 1e-9)
+        _same_figure(record, ours, other, theirs)
         for ours, theirs in figures
         if ours is not None and theirs is not None
     )
 
 
-def _rounding(record: Record, value: float) -> float:
-    return printed_half_unit(record, value) if record.source == Source.PUBLISHED else 0.0
+def _same_figure(record: Record, ours: float, other: Record, theirs: float) -> bool:
+    if other.source is Source.PUBLISHED and reads_as_printed(other, theirs, ours):
+        return True
+    if record.source is Source.PUBLISHED and reads_as_printed(record, ours, theirs):
+        return True
+    return ours == theirs
 
 
 def _summary(pairs: Sequence[Pair], spreads: dict[str, _Spreads]) -> Summary:

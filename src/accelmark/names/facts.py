@@ -32,14 +32,7 @@ class Board:
 
     def share(self, partition: str | None) -> float:
         """The most of the board that one instance can have; all of it where the partition is not known."""
-        if partition is None:
-            return 1.0
-        if fraction := _FRACTION.fullmatch(partition):
-            return 1 / int(fraction[1])
-        profile = _PROFILE.fullmatch(partition.lower())
-        if profile and self.slices:
-            return min(1.0, int(profile[1]) / self.slices)
-        return 1.0
+        return share(self.name, partition) or 1.0
 
 
 @dataclass(frozen=True)
@@ -90,6 +83,22 @@ def board(name: str) -> Board | None:
     )
 
 
+def share(board_name: str, partition: str | None) -> float | None:
+    """The share of a board that one instance has; `None` for a partition whose size is not known.
+
+    NVIDIA's profiles count slices: `2g.10gb` has two of a board's seven, or of an A30's four.
+    """
+    if partition is None:
+        return 1.0
+    if fraction := _FRACTION.fullmatch(partition):
+        return 1 / int(fraction[1])
+    known = board(board_name)
+    profile = _PROFILE.fullmatch(partition.lower())
+    if profile is None or known is None or known.slices is None:
+        return None
+    return min(1.0, int(profile[1]) / known.slices)
+
+
 @functools.lru_cache(maxsize=1024)
 def network(name: str) -> Network | None:
     """What is known of a network, by its canonical name."""
@@ -114,6 +123,15 @@ def target(rules: str, network_name: str, metric: str) -> Target | None:
     known_in_percent, known = found
     factor = 1.0 if percent == known_in_percent else 100.0 if percent else 0.01
     return Target(known.reference * factor, tuple(bound * factor for bound in known.bounds))
+
+
+def latency_bound_ms(rules: str, network_name: str) -> float | None:
+    """Within which 99 % of a rule book's server scenario has to be answered, in milliseconds."""
+    for entry in names.read("mlperf")["latency_bound"]:
+        if entry["rules"] == rules:
+            bound: float | None = entry["milliseconds"].get(network_name)
+            return bound
+    return None
 
 
 def _scale(metric: str) -> tuple[str, bool]:

@@ -12,6 +12,8 @@ _GROUPS = r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9])"
 _READINGS = tuple(
     re.compile(rf"(?<![0-9.])(?:{pattern})", re.ASCII) for pattern in (f"{_GROUPS}|{_NUMBER}", _NUMBER)
 )
+#: Tables whose figures had their decimals cut off, not rounded (Lambda's, by the script that made them).
+CUT_OFF = "pytorch-train-throughput-"
 #: A figure has fewer characters; what is longer is no number of a table.
 _LONGEST = 40
 
@@ -29,6 +31,15 @@ def printed_half_unit(record: Record, value: float) -> float:
         if halves:
             return max(halves)
     return 0.0
+
+
+def reads_as_printed(record: Record, value: float, exact: float) -> bool:
+    """Whether an exact figure, printed as the Record's source prints, could read `value`."""
+    half = printed_half_unit(record, value)
+    file = record.origin.file if record.origin else None
+    if file is not None and file.startswith(CUT_OFF):
+        return value <= exact < value + 2 * half or exact == value
+    return abs(exact - value) <= half * (1 + 1e-9)
 
 
 def _reads_as(token: str, value: float) -> bool:
