@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RESULTS ?= results
 
-.PHONY: install bench test check schema catalog bench-overhead gpu-check clean
+.PHONY: install bench test check schema catalog bench-overhead bench-importers gpu-check clean
 
 install: $(VENV)/installed
 
@@ -34,6 +34,9 @@ catalog: install
 
 bench-overhead: install
 	$(BIN)/python bench/overhead.py
+
+bench-importers: install
+	$(BIN)/python bench/importers.py
 
 # On a machine with an NVIDIA GPU, without network: uses .venv if it is there, else a Python that has PyTorch.
 gpu-check:

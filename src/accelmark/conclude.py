@@ -58,7 +58,7 @@ def _changing(change: float) -> str:
     return "rising" if change > 0 else "falling"
 
 
-def spread(metric: Throughput, target: float, other_share: float | None) -> tuple[Status, list[str]]:
+def spread(metric: Throughput, target: float, other_share: float | None = None) -> tuple[Status, list[str]]:
     """`ok` or `noisy` by the interval's width and by what else ran, and what a reader should know of it.
 
     `other_share` is the share of the CPU time that other processes took.
