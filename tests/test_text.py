@@ -69,3 +69,9 @@ def test_table_in_a_pipe_is_aligned_plain_text(capsys: pytest.CaptureFixture[str
 def test_table_without_rows_prints_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["name", "value"], [], {1})
     assert capsys.readouterr().out == "name  value\n"
+
+
+def test_a_number_beyond_all_measures_is_a_power_of_ten() -> None:
+    assert number(1.7976931348623157e308) == "1.798e+308"
+    assert number(-2e18) == "-2.000e+18"
+    assert number(999_999_999_999) == "1,000,000,000,000"

@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 
 #: Longer cells are cut: a terminal is no place for a megabyte.
 MAX_CELL = 300
+#: Numbers from here on are shown as powers of ten: nobody counts so many digits.
+UNREADABLE = 1e18
 
 
 def safe(text: object) -> str:
@@ -35,6 +37,8 @@ def number(value: float, digits: int = 4) -> str:
     """A number with so many significant digits, in plain notation, thousands separated."""
     if value == 0 or not math.isfinite(value):
         return str(value)
+    if abs(value) >= UNREADABLE:
+        return f"{value:.{digits - 1}e}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{rounded:,.{decimals}f}"

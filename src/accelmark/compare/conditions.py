@@ -18,7 +18,9 @@ from accelmark.record import USABLE, Record, Source
 #: Lifting these would make a ratio of two different things.
 NEVER = ("network", "unit", "status")
 #: What says how a Job or its details were chosen, not what is asked of the machine.
-HOW_CHOSEN = frozenset({"batch_size_rule", "batch_size_bound", "networks", "over", "matrix_size"})
+HOW_CHOSEN = frozenset(
+    {"batch_size_rule", "batch_size_bound", "networks", "over", "matrix_size", "mlperf_id"}
+)
 #: What a network is used for, a rule book, a part of an accelerator: left unsaid, it is something else.
 STRICT = frozenset({"task", "rules", "partition"})
 #: Fields of the Job that are part of the load.

@@ -75,7 +75,7 @@ def _ratio(row: dict[str, str]) -> Record:
             accelerators=accelerators,
         ),
         system=_system(row["numerator"], accelerators),
-        software=Software(framework="1.7.0a0+7036e91", cuda="11.1.0", cudnn="8.0.4"),
+        software=Software(framework="PyTorch 1.7.0a0+7036e91", cuda="11.1.0", cudnn="8.0.4"),
         metrics=Metrics(ratio=float(row["ratio"])),
         # Peer-to-peer transfers over PCIe work on the A6000 and not on the 3090.
         conditions={"peer_to_peer": f"{row['numerator']} only"} if accelerators > 1 else {},
@@ -103,7 +103,7 @@ def _figure(row: dict[str, str]) -> Record:
             accelerators=accelerators,
         ),
         system=_system(row["accelerator"], accelerators),
-        software=Software(framework="1.7.0a0+7036e91", cuda="11.1.0", cudnn="8.0.4"),
+        software=Software(framework="PyTorch 1.7.0a0+7036e91", cuda="11.1.0", cudnn="8.0.4"),
         metrics=Metrics(throughput=Throughput(value=float(row["throughput"]), unit=row["unit"])),
         origin=Origin(
             page=PAGE,

@@ -206,7 +206,7 @@ def _conditions(row: Row) -> dict[str, Scalar]:
             "preview": row["gpu"] in ("A10", "A30"),
         }
     if section.startswith("NVIDIA Performance on MLPerf"):
-        return {"division": "closed"}
+        return {"division": "closed", "mlperf_id": row["mlperf_id"]}
     return {}
 
 
