@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 RESULTS ?= results
+SITE ?= site
 
 .PHONY: install bench test check schema catalog bench-overhead bench-importers gpu-check clean
 
@@ -17,8 +18,10 @@ $(VENV)/installed: pyproject.toml
 
 bench: install
 	$(BIN)/accelmark run quick --out $(RESULTS)
+	$(BIN)/accelmark report $(RESULTS) --with published --out $(SITE)
 
 test: install
+	sh tests/install_chromium.sh
 	$(BIN)/python -m pytest
 
 check: install
@@ -43,4 +46,4 @@ gpu-check:
 	sh bench/gpu_check.sh
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache

@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelmark.text import MAX_CELL, duration, number, print_table, quantity, safe, value_and_interval
+from accelmark.text import (
+    MAX_CELL,
+    RATIO_BAR,
+    bar,
+    bar_extent,
+    duration,
+    number,
+    print_table,
+    quantity,
+    ratio_bar,
+    safe,
+    value_and_interval,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +48,8 @@ def test_numbers() -> None:
     assert number(12345.678) == "12,350"
     assert number(0.00012345) == "0.0001234"
     assert number(0.0) == "0.0"
+    assert number(1.2345e300) == "1.234e+300"
+    assert value_and_interval(2e300, (1.9e300, 2.1e300)) == "2.000e+300 ± 1.0e+299"
 
 
 def test_rates_of_machines_get_a_prefix() -> None:
@@ -75,3 +89,57 @@ def test_a_number_beyond_all_measures_is_a_power_of_ten() -> None:
     assert number(1.7976931348623157e308) == "1.798e+308"
     assert number(-2e18) == "-2.000e+18"
     assert number(999_999_999_999) == "1,000,000,000,000"
+
+
+@pytest.mark.parametrize(
+    ("value", "ci95", "drawn"),
+    [
+        (100, None, "██████████"),
+        (50, None, "█████"),
+        (51, None, "█████▏"),
+        (0.001, None, "▏"),
+        (50, (49.9, 50.1), "█████"),
+        (50, (30, 70), "███░░░░"),
+        (0, None, ""),
+        (200, None, ""),
+    ],
+)
+def test_bars_are_as_long_as_their_values(value, ci95, drawn) -> None:
+    assert bar(value, 100, ci95) == drawn
+
+
+@pytest.mark.parametrize(
+    ("ratio", "ci95", "drawn"),
+    [
+        (1.0, None, "     │     "),
+        (4.0, None, "     │█████"),
+        (0.25, None, "█████│     "),
+        (2.0, None, "     │██▌  "),
+        (0.5, None, "  ▐██│     "),
+        (9.0, None, "     │█████"),
+        (2.0, (1.99, 2.01), "     │██▌  "),
+        (2.0, (1.4, 3.0), "     │█░░░ "),
+        (1.0, (0.7, 1.4), "    ░│░    "),
+        (0.0, None, ""),
+    ],
+)
+def test_bars_of_ratios_stand_at_a_mark(ratio, ci95, drawn) -> None:
+    assert ratio_bar(ratio, ci95, extent=4.0) == drawn
+    assert not drawn or drawn.index("│") == RATIO_BAR.index("│")
+
+
+@given(
+    st.floats(min_value=1e-300, max_value=1e300),
+    st.floats(min_value=0, max_value=1e300),
+    st.floats(min_value=1, max_value=1e300),
+)
+def test_bars_of_any_figures_have_their_width(ratio: float, bound: float, extent: float) -> None:
+    ci95 = (min(bound, ratio), max(bound, ratio))
+    assert len(bar(ratio, max(ratio, extent), ci95)) <= 10
+    assert len(ratio_bar(ratio, ci95, extent)) in (0, 11)
+
+
+def test_small_differences_look_small() -> None:
+    assert bar_extent([1.01, 0.99]) == 1.25
+    assert bar_extent([]) == 1.25
+    assert bar_extent([0.25, 2.0]) == 4.0

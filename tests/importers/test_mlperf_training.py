@@ -734,7 +734,7 @@ def published(record: Record) -> Record:
         job, system = of.job, of.system
         return (
             (job.network, job.scenario, job.parameters, job.framework, job.data, job.accelerators, job.nodes),
-            (system.accelerator.name, system.accelerator.count, system.server, of.conditions),
+            (system.accelerator.name, system.accelerator.count, system.server, of.conditions.get("division")),
             [(quality.metric, quality.target) for quality in of.metrics.quality],
         )
 

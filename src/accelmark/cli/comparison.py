@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,19 @@ from accelmark.compare.study import MEANS, STUDY, Comparison, Options, Ratio, Ro
 from accelmark.compare.study import compare as compare_records
 from accelmark.errors import UsageError, unknown
 from accelmark.record import Record
-from accelmark.text import number, print_table, safe, value_and_interval
+from accelmark.text import (
+    RATIO_BAR,
+    bar,
+    bar_extent,
+    bar_scale,
+    draws_bars,
+    number,
+    print_table,
+    ratio_bar,
+    safe,
+    say,
+    value_and_interval,
+)
 
 
 @dataclass(frozen=True)
@@ -177,30 +189,18 @@ def _show(value: float | None) -> str:
 def _print(comparison: Comparison) -> None:
     ratios = comparison.ratios
     reference = comparison.reference
-    typer.echo(
+    say(
         safe(f"Throughput over that of one {reference.system} at {reference.precision}, averaged over ")
-        + f"each group of networks ({comparison.options.mean} mean);\n"
-        + safe(f"ratio: the system's average over that of {reference.system} at the same accelerators ")
-        + "and precision.\n"
+        + f"each group of networks ({comparison.options.mean} mean);"
     )
-    intervals = any(ratio.ci95 for ratio in ratios)
-    columns = ["group", "system", "accelerators", "precision", "normalised", "reference", "ratio"]
-    rows = []
-    for ratio in ratios:
-        row = ratio.numerator
-        cells = [row.group, row.system, str(row.accelerators), row.precision, _show(row.average)]
-        cells.append(_show(ratio.denominator.average if ratio.denominator else None))
-        cells.append("-" if ratio.value is None else f"{_show(ratio.value)}x")
-        if intervals:
-            cells.append(f"{_show(ratio.ci95[0])} to {_show(ratio.ci95[1])}" if ratio.ci95 else "-")
-        rows.append(cells)
-    print_table([*columns, *(["95 % interval"] if intervals else [])], rows, right={2, 4, 5, 6})
+    say(
+        safe(f"ratio: the system's average over that of {reference.system} at the same accelerators ")
+        + "and precision."
+    )
+    typer.echo("")
+    _print_ratios(ratios)
     typer.echo("\nEach network:\n")
-    print_table(
-        ["network", "system", "accelerators", "precision", "batch", "throughput", "unit", "normalised"],
-        _network_rows(comparison),
-        right={2, 4, 5, 7},
-    )
+    _print_networks(comparison)
     remarks = [
         f"no ratio for {ratio.numerator.group}, {ratio.numerator.accelerators}x {ratio.numerator.system} "
         f"{ratio.numerator.precision}: {reason}"
@@ -213,11 +213,50 @@ def _print(comparison: Comparison) -> None:
     if remarks:
         typer.echo("")
     for remark in dict.fromkeys(remarks):
-        typer.echo(safe(f"note: {remark}"))
+        say(safe(f"note: {remark}"))
 
 
-def _network_rows(comparison: Comparison) -> list[list[str]]:
-    """One line for each figure that a ratio rests on, in order of network."""
+def _print_ratios(ratios: Sequence[Ratio]) -> None:
+    columns = ["group", "system", "accelerators", "precision", "normalised", "reference", "ratio"]
+    intervals = any(ratio.ci95 for ratio in ratios)
+    if intervals:
+        columns.append("95 % interval")
+    bars = draws_bars()
+    if bars:
+        columns.append(RATIO_BAR)
+    extent = bar_extent(ratio.value for ratio in ratios if ratio.value is not None)
+    rows = []
+    for ratio in ratios:
+        row = ratio.numerator
+        cells = [row.group, row.system, str(row.accelerators), row.precision, _show(row.average)]
+        cells.append(_show(ratio.denominator.average if ratio.denominator else None))
+        cells.append("-" if ratio.value is None else f"{_show(ratio.value)}x")
+        if intervals:
+            cells.append(f"{_show(ratio.ci95[0])} to {_show(ratio.ci95[1])}" if ratio.ci95 else "-")
+        if bars:
+            cells.append("" if ratio.value is None else ratio_bar(ratio.value, ratio.ci95, extent))
+        rows.append(cells)
+    drop = [columns.index(name) for name in ("reference", "normalised", RATIO_BAR) if name in columns]
+    shown = print_table(columns, rows, right={2, 4, 5, 6}, drop=drop)
+    if bars and columns.index(RATIO_BAR) in shown:
+        say(bar_scale(extent, intervals))
+
+
+def _print_networks(comparison: Comparison) -> None:
+    columns = ["network", "system", "accelerators", "precision", "batch", "throughput", "unit", "normalised"]
+    rows = _network_rows(comparison)
+    if draws_bars():
+        columns.append("of largest")
+        largest: dict[str, float] = {}
+        for cells, value in rows:
+            largest[cells[0]] = max(largest.get(cells[0], 0), value)
+        rows = [([*cells, bar(value, largest[cells[0]])], value) for cells, value in rows]
+    drop = [columns.index(name) for name in ("batch", "of largest", "unit", "normalised") if name in columns]
+    print_table(columns, [cells for cells, _ in rows], right={2, 4, 5, 7}, drop=drop)
+
+
+def _network_rows(comparison: Comparison) -> list[tuple[list[str], float]]:
+    """One line for each figure that a ratio rests on, in order of network, and its normalised value."""
     values = {
         value.cell: value
         for ratio in comparison.ratios
@@ -231,16 +270,15 @@ def _network_rows(comparison: Comparison) -> list[list[str]]:
         throughput = value.record.metrics.throughput
         if throughput is None:
             continue
-        rows.append(
-            [
-                cell.network if cell.size == "full" else f"{cell.network} {cell.size}",
-                cell.system,
-                str(cell.accelerators),
-                cell.precision,
-                str(value.record.job.batch_size or "-"),
-                value_and_interval(throughput.value, throughput.ci95),
-                throughput.unit,
-                _show(value.value),
-            ]
-        )
+        cells = [
+            cell.network if cell.size == "full" else f"{cell.network} {cell.size}",
+            cell.system,
+            str(cell.accelerators),
+            cell.precision,
+            str(value.record.job.batch_size or "-"),
+            value_and_interval(throughput.value, throughput.ci95),
+            throughput.unit,
+            _show(value.value),
+        ]
+        rows.append((cells, value.value))
     return rows

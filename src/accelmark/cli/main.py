@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import typer
@@ -13,6 +14,7 @@ from accelmark.cli.compare import compare
 from accelmark.cli.doctor import doctor
 from accelmark.cli.import_ import import_
 from accelmark.cli.list import list_
+from accelmark.cli.report import report
 from accelmark.cli.reproduce import reproduce
 from accelmark.cli.run import run
 from accelmark.cli.show import show
@@ -33,6 +35,7 @@ app.command("list")(list_)
 app.command("compare")(compare)
 app.command("import")(import_)
 app.command("reproduce")(reproduce)
+app.command("report")(report)
 app.command("audit")(audit)
 app.command("choose")(choose)
 app.command("ceiling")(ceiling)
@@ -58,6 +61,10 @@ def _main(
 
 def main() -> None:
     """Run the command line; an error of the user's becomes one sentence and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show ± gets \\xb1, not a traceback.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except AccelmarkError as error:

@@ -17,8 +17,21 @@ from accelmark.compare.pairs import Pair, Pairing, Ratio, Verdict, guard, pair_u
 from accelmark.compare.prices import Prices, read_prices
 from accelmark.errors import EXIT_INCONCLUSIVE, EXIT_MEASUREMENT_FAILED, UsageError
 from accelmark.record import Record
-from accelmark.text import number, print_table, quantity, safe
+from accelmark.text import (
+    RATIO_BAR,
+    bar_extent,
+    bar_scale,
+    draws_bars,
+    number,
+    print_notes,
+    print_table,
+    quantity,
+    ratio_bar,
+    safe,
+    say,
+)
 
+COLUMNS = ("Record", "figure", "with", "accelerator", "figure", "ratio of", "ratio", "95 % interval", "note")
 #: What a reader calls a ratio's metric.
 METRICS = {
     "throughput": "throughput",
@@ -143,6 +156,7 @@ def print_pairs(pairing: Pairing, prices: Prices | None = None) -> None:
     comparable = [pair for pair in pairing.pairs if pair.comparable]
     others = [pair for pair in pairing.pairs if not pair.comparable]
     if comparable:
+        ratios = [ratio for pair in comparable for ratio in pair.ratios]
         rows = [
             [
                 pair.record.job.label(),
@@ -157,34 +171,49 @@ def print_pairs(pairing: Pairing, prices: Prices | None = None) -> None:
             for pair in comparable
             for place, ratio in enumerate(pair.ratios)
         ]
-        columns = [
-            "Record",
-            "figure",
-            "with",
-            "accelerator",
-            "figure",
-            "ratio of",
-            "ratio",
-            "95 % interval",
-            "note",
-        ]
-        print_table(columns, rows, right={1, 4, 6})
+        if sys.stdout.isatty():
+            _print_on_terminal(ratios, rows)
+        else:
+            print_table(COLUMNS, rows, right={1, 4, 6})
         typer.echo("")
     _print_summary(pairing)
     if prices is not None:
-        typer.echo(safe(f"per price: throughput per {prices}"))
+        say(safe(f"per price: throughput per {prices}"))
     if others:
         typer.echo("\nNot comparable, with the nearest:\n")
         rows = [[pair.record.job.label(), pair.other.id, ", ".join(_reasons(pair))] for pair in others]
         print_table(["Record", "with", "because"], rows)
     for record in pairing.alone:
-        typer.echo(
+        say(
             safe(
                 f"note: {record.id}: nothing of {record.job.network}, {record.job.scenario}, to compare with"
             )
         )
     for record in pairing.unusable:
-        typer.echo(safe(f"note: {record.id} is left out: {record.status.value}"))
+        say(safe(f"note: {record.id} is left out: {record.status.value}"))
+
+
+def _print_on_terminal(ratios: Sequence[Ratio], rows: Sequence[Sequence[str]]) -> None:
+    """The pairs fitted to the width: a bar a ratio, remarks below, once each."""
+    notes = list(dict.fromkeys(filter(None, (cells[-1] for cells in rows))))
+    columns = [*COLUMNS[:4], "its figure", *COLUMNS[5:8], RATIO_BAR, "note"]
+    extent = bar_extent([ratio.value for ratio in ratios])
+    bars = draws_bars()
+    fitted = [
+        [
+            *cells[:-1],
+            ratio_bar(ratio.value, ratio.ci95, extent) if bars else "",
+            str(notes.index(cells[-1]) + 1) if cells[-1] else "",
+        ]
+        for ratio, cells in zip(ratios, rows, strict=True)
+    ]
+    # The least important first: accelerator, ratio of, its figure, figure, bar, note.
+    shown = print_table(columns, fitted, right={1, 4, 6, 7}, drop=(3, 5, 4, 1, 8, 9))
+    if bars and 8 in shown:
+        say(bar_scale(extent, any(ratio.ci95 for ratio in ratios)))
+    if notes:
+        typer.echo("")
+    print_notes(notes)
 
 
 def _remark(pair: Pair) -> str:
@@ -205,12 +234,12 @@ def _remark(pair: Pair) -> str:
 def _print_summary(pairing: Pairing) -> None:
     summary = pairing.summary
     if summary.geometric_mean is None:
-        typer.echo("no pair is comparable")
+        say("no pair is comparable")
         return
     interval = (
         f" (95 % interval {_times(summary.ci95[0])} to {_times(summary.ci95[1])})" if summary.ci95 else ""
     )
-    typer.echo(
+    say(
         f"{summary.pairs} comparable pairs, geometric mean {_times(summary.geometric_mean)}x{interval}: "
         f"{summary.wins} faster, {summary.losses} slower, {summary.ties} within the interval, "
         f"{summary.undecided} without an interval"
@@ -218,7 +247,7 @@ def _print_summary(pairing: Pairing) -> None:
     repeats = [pair for pair in pairing.pairs if pair.repeats]
     if repeats:
         agree = sum(pair.agrees is True for pair in repeats)
-        typer.echo(f"{len(repeats)} repeat the other side's figure, {agree} of them to the printed digit")
+        say(f"{len(repeats)} repeat the other side's figure, {agree} of them to the printed digit")
 
 
 def _print_verdicts(verdicts: Sequence[Verdict], bound: float) -> None:
@@ -226,10 +255,8 @@ def _print_verdicts(verdicts: Sequence[Verdict], bound: float) -> None:
     for verdict in verdicts:
         if verdict.outcome != "above":
             pair = verdict.pair
-            typer.echo(
-                safe(f"{verdict.outcome} {bound:g}: {pair.record.id} with {pair.other.id}: {verdict.why}")
-            )
+            say(safe(f"{verdict.outcome} {bound:g}: {pair.record.id} with {pair.other.id}: {verdict.why}"))
     if not verdicts:
-        typer.echo(f"inconclusive: no pair is comparable, so nothing can be said about {bound:g}")
+        say(f"inconclusive: no pair is comparable, so nothing can be said about {bound:g}")
     elif all(verdict.outcome == "above" for verdict in verdicts):
-        typer.echo(f"no ratio lies below {bound:g}")
+        say(f"no ratio lies below {bound:g}")

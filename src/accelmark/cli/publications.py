@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 
 from accelmark import names, published
 from accelmark.cli.table import print_json
 from accelmark.errors import unknown
 from accelmark.record import Record
-from accelmark.text import number, print_table
+from accelmark.text import number, print_table, say
 
 COLUMNS = ("id", "network", "scenario", "precision", "batch", "accelerators", "figure", "latency", "per watt")
+FIGURES = {4, 6, 7, 8}
+#: What a narrow terminal does without, the least important first.
+DROP = [COLUMNS.index(name) for name in ("per watt", "latency", "batch", "precision", "scenario")]
 #: Parameters that a reader needs beside the scenario to know what a row is.
 SHOWN = {
     "task": "{}",
@@ -33,8 +37,11 @@ def print_published(
     elif as_json:
         print_json(records)
     else:
-        print_table(COLUMNS, [row(record) for record in records], right={4})
-        print(f"\n{len(records)} rows; accelmark show ID for all of one, accelmark reproduce ID to run it")
+        # On a terminal figures are aligned to the right, which keeps them whole.
+        right = FIGURES if sys.stdout.isatty() else {4}
+        print_table(COLUMNS, [row(record) for record in records], right, DROP)
+        print()
+        say(f"{len(records)} rows; accelmark show ID for all of one, accelmark reproduce ID to run it")
 
 
 def _select(

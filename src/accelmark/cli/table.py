@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from accelmark.record import Record
-from accelmark.text import number, print_table, quantity, safe
+from accelmark.record import USABLE, Record
+from accelmark.text import bar, draws_bars, number, print_notes, print_table, quantity, safe, say
 
 COLUMNS = (
     "network",
@@ -21,8 +22,9 @@ COLUMNS = (
     "system",
     "note",
 )
-RIGHT = {3, 4, 5, 7}
-SYSTEM = COLUMNS.index("system")
+RIGHT = ("batch", "accel.", "throughput", "n")
+#: What a narrow terminal does without, the least important first. Notes stand below the table there.
+DROP = ("system", "n", "of largest", "batch", "accel.", "precision", "size", "note")
 
 
 def row(record: Record) -> list[str]:
@@ -75,28 +77,76 @@ def note(record: Record) -> str:
 
 def print_records(records: Iterable[Record]) -> None:
     """The table of Records; `n` is windows in processes. In a pipe each line stands alone, notes and all."""
-    rows = [row(record) for record in records]
+    shown = list(records)
+    rows = [row(record) for record in shown]
     if not rows:
         print("no Records")
     elif sys.stdout.isatty():
-        # A sentence in the last column would squeeze all others: on a terminal notes stand below, once each.
-        notes = list(dict.fromkeys(cells[-1] for cells in rows if cells[-1]))
-        marked = [[*cells[:-1], str(notes.index(cells[-1]) + 1) if cells[-1] else ""] for cells in rows]
-        systems = {cells[SYSTEM] for cells in rows}
-        if len(systems) == 1:
-            print(f"{safe(systems.pop())}\n")
-            print_table(_without(COLUMNS, SYSTEM), [_without(cells, SYSTEM) for cells in marked], RIGHT)
-        else:
-            print_table(COLUMNS, marked, RIGHT)
-        print()
-        for number, text in enumerate(notes, 1):
-            print(f"{number:>3}  {safe(text)}")
+        _print_on_terminal(shown, rows)
     else:
-        print_table(COLUMNS, rows, RIGHT)
+        print_table(COLUMNS, rows, {COLUMNS.index(name) for name in RIGHT})
 
 
-def _without(cells: Sequence[str], column: int) -> list[str]:
-    return [cell for i, cell in enumerate(cells) if i != column]
+def _print_on_terminal(records: Sequence[Record], rows: Sequence[Sequence[str]]) -> None:
+    columns = {name: [cells[i] for cells in rows] for i, name in enumerate(COLUMNS)}
+    shared = _take_shared(columns)
+    if shared:
+        say(safe(shared))
+        print()
+    # A sentence in the last column would squeeze all others: notes stand below, once each.
+    notes = list(dict.fromkeys(filter(None, columns["note"])))
+    columns["note"] = [str(notes.index(text) + 1) if text else "" for text in columns["note"]]
+    bars = _bars(records) if draws_bars() else []
+    if any(bars):
+        columns["of largest"] = bars
+    order = [name for name in (*COLUMNS[:7], "of largest", *COLUMNS[7:]) if name in columns]
+    print_table(
+        order,
+        list(zip(*(columns[name] for name in order), strict=True)),
+        {order.index(name) for name in RIGHT if name in order},
+        [order.index(name) for name in DROP if name in order],
+    )
+    if notes:
+        print()
+    print_notes(notes)
+
+
+def _take_shared(columns: dict[str, list[str]]) -> str:
+    """Take out what all rows share, to be said above the table; a single row keeps all but the system."""
+    told = []
+    for name in ("system", "size", "precision"):
+        values = set(columns[name])
+        if len(values) == 1 and (name == "system" or len(columns[name]) > 1):
+            del columns[name]
+            value = values.pop()
+            told.append(value if name == "system" else f"{name} {value}" if value else "")
+    return ", ".join(filter(None, told))
+
+
+def _bars(records: Sequence[Record]) -> list[str]:
+    """A bar for each figure, of the largest that measures the same thing; none where it stands alone."""
+    figures = [_figure(record) for record in records]
+    counts = Counter(key for key, _, _ in filter(None, figures))
+    largest: dict[tuple[str, ...], float] = {}
+    for figure in filter(None, figures):
+        largest[figure[0]] = max(largest.get(figure[0], 0), figure[1])
+    return [
+        bar(figure[1], largest[figure[0]], figure[2]) if figure and counts[figure[0]] > 1 else ""
+        for figure in figures
+    ]
+
+
+def _figure(record: Record) -> tuple[tuple[str, ...], float, tuple[float, float] | None] | None:
+    """What a Record's figure is of, the figure and its interval; None where there is no result."""
+    job, metrics = record.job, record.metrics
+    of = (job.network, job.size, job.scenario)
+    if record.status not in USABLE:
+        return None
+    if metrics.time_to_train_min is not None:
+        return (*of, "min"), metrics.time_to_train_min, None
+    if metrics.throughput is not None:
+        return (*of, metrics.throughput.unit), metrics.throughput.value, metrics.throughput.ci95
+    return None
 
 
 def print_json(records: Sequence[Record]) -> None:

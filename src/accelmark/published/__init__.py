@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 
 from accelmark.errors import UsageError, unknown
-from accelmark.record import Record
+from accelmark.record import Record, Source
 from accelmark.text import safe
 
 #: The word for all sets together on the command line.
@@ -105,6 +105,11 @@ def figures(name: str) -> list[Record]:
         return []
     records: list[Record] = _module(name).figures()
     return records
+
+
+def is_figure(record: Record) -> bool:
+    """Whether a published Record is no row of a page, but a figure that a study rests on."""
+    return record.source is Source.PUBLISHED and not record.id.rpartition("/")[2].isdecimal()
 
 
 def is_id(text: str) -> bool:

@@ -1,0 +1,130 @@
+"""Making a report: Records gathered and compared, the folder made ready, the site or the tables written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from accelmark import published
+from accelmark.audit import audit
+from accelmark.cli.options import words
+from accelmark.cli.sources import beside as read_beside
+from accelmark.compare.conditions import check_allowed
+from accelmark.compare.pairs import pair_up
+from accelmark.compare.study import STUDY, Comparison
+from accelmark.compare.study import compare as compare_study
+from accelmark.errors import UnreadableInputError, UsageError, unknown
+from accelmark.index import select
+from accelmark.record import Record
+from accelmark.report import export, folder, render, tables
+from accelmark.report.charts import charts, to_png
+from accelmark.report.site import Content, make, views
+from accelmark.store import Problem, json_files, read_file
+from accelmark.text import safe
+
+FORMATS = ("html", *export.FORMATS, "png")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the options say."""
+
+    paths: Sequence[Path]
+    beside: Sequence[str]
+    format: str
+    baseline: str | None
+    allow: str | None
+    title: str
+    out: Path | None
+    force: bool
+
+
+def make_report(wanted: Wanted) -> None:
+    """Write what is wanted, and say where."""
+    if wanted.format not in FORMATS:
+        raise unknown("format", wanted.format, FORMATS)
+    if not wanted.paths and not wanted.beside:
+        raise UsageError(
+            "nothing to report: give a folder of Records, or --with published for what is carried."
+        )
+    own = _own(wanted.paths)
+    others = [record for name in wanted.beside for record in read_beside(name)]
+    records = list({record.id: record for record in (*own, *others)}.values())
+    if wanted.baseline is not None:
+        systems = {record.system.name for record in records}
+        if wanted.baseline not in systems:
+            raise unknown("system", wanted.baseline, map(safe, systems))
+    out = wanted.out or Path("site" if wanted.format == "html" else "report")
+    findings = audit(records)
+    if wanted.format == "png":
+        folder.prepare(out, wanted.force)
+        drawn = charts(records, wanted.baseline, findings)
+        for chart in drawn:
+            folder.write(out, f"{chart.name}.png", to_png(chart))
+        typer.echo(f"{len(drawn)} charts written to {safe(out)}")
+        return
+    if wanted.format != "html":
+        folder.prepare(out, wanted.force)
+        written = export.write(tables.build(records, findings), wanted.format, out)
+        typer.echo(f"written: {', '.join(safe(path) for path in written)}")
+        return
+    allow = words("--allow", wanted.allow) or []
+    check_allowed(allow, records)
+    content = Content(
+        records,
+        findings,
+        pairing=pair_up(own, others, allow) if own and others else None,
+        study=_study(wanted.beside),
+        baseline=wanted.baseline,
+        title=wanted.title,
+    )
+    site = make(content)
+    folder.prepare(out, wanted.force)
+    render.write(site, views(_in_full(wanted.paths, others), findings), out)
+    typer.echo(f"{len(records):,} Records in {safe(out)}: open {safe(out / 'index.html')}")
+
+
+def _own(paths: Sequence[Path]) -> list[Record]:
+    """The Records in these paths without their raw samples, which only their own pages need."""
+    if not paths:
+        return []
+    answer = select(paths)
+    for problem in answer.problems:
+        typer.echo(f"accelmark: warning: {problem}", err=True)
+    if not answer.records:
+        where = " ".join(str(path) for path in paths)
+        raise UnreadableInputError(safe(f"{where} holds no Record that can be read."))
+    return answer.records
+
+
+def _in_full(paths: Sequence[Path], others: Sequence[Record]) -> Iterator[Record]:
+    """Every Record with its raw samples, one after the other, each id once."""
+    seen = set()
+    for path in sorted(map(os.fspath, json_files(paths))):
+        record = read_file(Path(path))
+        if not isinstance(record, Problem) and record.id not in seen:
+            seen.add(record.id)
+            yield record
+    for record in others:
+        if record.id not in seen:
+            seen.add(record.id)
+            yield record
+
+
+def _study(beside: Sequence[str]) -> Comparison | None:
+    """The averages of a published study whose figures are beside the Records."""
+    for name, entry in published.SETS.items():
+        if entry.study is not None and (name in beside or published.ALL in beside):
+            study = entry.study
+            return compare_study(
+                published.figures(name),
+                study.reference,
+                dict(study.groups),
+                list(study.numerators),
+                options=STUDY,
+            )
+    return None

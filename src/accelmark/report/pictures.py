@@ -1,0 +1,119 @@
+"""Charts as files, drawn by processes of their own while the parent writes the rest of the site.
+
+Drawing takes a quarter of a second a chart, all of it in a JavaScript engine that holds Python's lock, so
+threads would not help. The processes are started as modules and not by `multiprocessing`: that would run the
+caller's script again, or fork a process that has threads.
+
+    python -m accelmark.report.pictures CHARTS FOLDER      # CHARTS: a JSON list of [name, specification]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import cpu_count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accelmark.errors import AccelmarkError, CannotWriteError
+from accelmark.text import safe
+
+if TYPE_CHECKING:
+    from accelmark.report.charts import Chart
+
+#: What a picture's file may be called: nothing that leads out of the folder.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
+#: Charts that are worth a process more: each takes a second or two to start.
+CHARTS_A_PROCESS = 8
+MAX_PROCESSES = 8
+#: How many pixels of a PNG there are to one of the page, each way.
+SCALE = 2
+#: How a process says that the disk did not take its files.
+_CANNOT_WRITE = 3
+
+
+@contextmanager
+def drawing(charts: Sequence[Chart], folder: Path) -> Iterator[None]:
+    """Draw all charts as SVG and PNG into the folder during the block; they are there when it ends.
+
+    A `CannotWriteError` if the folder does not take them, an `AccelmarkError` if one cannot be drawn.
+    """
+    for chart in charts:
+        if not NAME.fullmatch(chart.name):
+            raise ValueError(f"{chart.name!r} is no plain file name")
+    count = min(cpu_count() or 1, MAX_PROCESSES, -(-len(charts) // CHARTS_A_PROCESS))
+    with tempfile.TemporaryDirectory(prefix="accelmark-") as temporary:
+        # Every count-th chart: neighbours are alike, and so are the times that they take.
+        workers = [
+            _Worker(charts[place::count], Path(temporary) / str(place), folder) for place in range(count)
+        ]
+        try:
+            yield
+            for worker in workers:
+                worker.end()
+        finally:
+            for worker in workers:
+                worker.process.kill()
+                worker.process.wait()
+
+
+class _Worker:
+    """A process that draws some of the charts; `base` is where its files begin."""
+
+    def __init__(self, charts: Sequence[Chart], base: Path, folder: Path) -> None:
+        self._folder, self._errors = folder, base.with_suffix(".txt")
+        wanted = base.with_suffix(".json")
+        wanted.write_text(json.dumps([[chart.name, chart.spec] for chart in charts]), encoding="utf-8")
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "accelmark.report.pictures", str(wanted), str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+
+    def end(self) -> None:
+        """Wait until all charts are there; say which error there was if they are not."""
+        code = self.process.wait()
+        lines = self._errors.read_text("utf-8", "replace").strip().splitlines()
+        last = safe(lines[-1] if lines else f"exit code {code}")
+        if code == _CANNOT_WRITE:
+            raise CannotWriteError(f"cannot write charts into {safe(self._folder)}: {last}; free some space.")
+        if code != 0:
+            raise AccelmarkError(
+                f"a chart cannot be drawn: {last}; this is a fault of accelmark's, report it."
+            )
+
+
+def main(file: Path, folder: Path) -> int:
+    """Draw the charts of a file into a folder; the exit code."""
+    import vl_convert
+
+    from accelmark.report.charts import Chart, to_svg
+
+    for name, spec in json.loads(file.read_text(encoding="utf-8")):
+        svg = to_svg(Chart(name=name, page="", title="", description="", spec=spec, marks=0))
+        # From the SVG: drawing the specification a second time would take twice as long.
+        png = vl_convert.svg_to_png(on_white(svg), scale=SCALE)
+        try:
+            (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+            (folder / f"{name}.png").write_bytes(png)
+        except OSError as error:
+            print(error.strerror, file=sys.stderr)
+            return _CANNOT_WRITE
+    return 0
+
+
+def on_white(svg: str) -> str:
+    """A drawing on white in place of no ground at all, for print and for slides."""
+    start = svg.index(">", svg.index("<svg")) + 1
+    return f'{svg[:start]}<rect width="100%" height="100%" fill="white"/>{svg[start:]}'
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
