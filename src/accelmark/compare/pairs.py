@@ -105,6 +105,40 @@ class _Spreads:
         return self.made[record.id]
 
 
+class _Loads:
+    """Conditions between Records. Very many Records of one machine share few loads; each is compared once."""
+
+    def __init__(self, allow: Collection[str]) -> None:
+        self._allow = allow
+        self._loads: dict[str, str] = {}
+        self._made: dict[tuple[str, str], Conditions] = {}
+
+    def between(self, record: Record, other: Record) -> Conditions:
+        """The conditions, from memory if an equal load was compared with the same Record."""
+        if record.id not in self._loads:
+            self._loads[record.id] = _load(record)
+        key = self._loads[record.id], other.id
+        if key not in self._made:
+            self._made[key] = compare_conditions(record, other, self._allow)
+        return self._made[key]
+
+
+def _load(record: Record) -> str:
+    """All that conditions depend on, as one text."""
+    system, throughput = record.system, record.metrics.throughput
+    return repr(
+        (
+            record.job.model_dump_json(exclude={"seed"}),
+            record.conditions,
+            record.source,
+            record.status,
+            record.metrics.quality,
+            throughput and throughput.unit,
+            (system.accelerator.name, system.server, system.container),
+        )
+    )
+
+
 def pair_up(
     records: Iterable[Record],
     others: Iterable[Record],
@@ -119,6 +153,7 @@ def pair_up(
     for other in sorted(others, key=lambda record: record.id):
         shelves[other.job.network, other.job.scenario].append(other)
     spreads = {metric: _Spreads(of) for metric, of in _SPREADS.items()}
+    loads = _Loads(allow)
     pairs: list[Pair] = []
     alone, unusable = [], []
     for record in sorted(records, key=lambda record: record.id):
@@ -129,7 +164,9 @@ def pair_up(
         if not shelf:
             alone.append(record)
             continue
-        found = [_pair(record, other, allow, prices, spreads) for other in shelf]
+        found = [
+            _pair(record, other, loads.between(record, other), allow, prices, spreads) for other in shelf
+        ]
         close = sorted(found, key=_distance)
         comparable = [pair for pair in close if pair.comparable]
         pairs += comparable or close[:NEAREST]
@@ -154,11 +191,11 @@ def _distance(pair: Pair) -> tuple[int, int, int, str]:
 def _pair(
     record: Record,
     other: Record,
+    conditions: Conditions,
     allow: Collection[str],
     prices: Prices | None,
     spreads: dict[str, _Spreads],
 ) -> Pair:
-    conditions = compare_conditions(record, other, allow)
     basis = _power_difference(record, other)
     lifted = basis is not None and basis.name in allow
     left_out = (("efficiency", basis),) if basis and not lifted else ()
