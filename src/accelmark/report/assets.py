@@ -30,8 +30,10 @@ def write(folder: Path) -> None:
     for name in _STATIC:
         _text(folder / name, resources.files(__package__).joinpath("static", name).read_text("utf-8"))
     _text(folder / "datatables.js", classic_script(_itables("dt_bundle.js")))
-    # In a layer of its own whatever report.css says has priority, however specific the library's rules are.
-    _text(folder / "datatables.css", f"@layer library {{\n{_itables('dt_bundle.css')}\n}}\n")
+    # In a layer of its own whatever report.css says has priority, however specific the library's rules are;
+    # only what is marked as important would still win.
+    styles = _itables("dt_bundle.css").replace("!important", "")
+    _text(folder / "datatables.css", f"@layer library {{\n{styles}\n}}\n")
     _text(folder / "vega.js", _vega())
     _text(folder / "LICENSES.txt", licences())
 
@@ -95,7 +97,7 @@ def licences() -> str:
     notices = re.sub(r"\(\*!", "", bundle[1]).replace("*)", "") if bundle else "\n"
     parts = [
         "This folder carries libraries of others. Each is used as its licence allows, unchanged but for the\n"
-        "form in which it is loaded (a classic script in place of a module).",
+        "form in which it is loaded: a classic script in place of a module, styles in a layer of their own.",
         f"datatables.js, datatables.css: from the Python package itables "
         f"{importlib.metadata.version('itables')}\n\n{_licence('itables')}",
         "datatables.js consists of the following. DataTables, its extensions (SpryMedia Ltd) and jQuery are\n"

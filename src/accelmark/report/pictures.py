@@ -68,7 +68,9 @@ class _Worker:
     def __init__(self, charts: Sequence[Chart], base: Path, folder: Path) -> None:
         self._folder, self._errors = folder, base.with_suffix(".txt")
         wanted = base.with_suffix(".json")
-        wanted.write_text(json.dumps([[chart.name, chart.spec] for chart in charts]), encoding="utf-8")
+        content = json.dumps([[chart.name, chart.spec] for chart in charts], ensure_ascii=False)
+        # Half of a surrogate pair, which no drawing takes, becomes a question mark.
+        wanted.write_bytes(content.encode("utf-8", "replace"))
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "accelmark.report.pictures", str(wanted), str(folder)],
@@ -81,7 +83,9 @@ class _Worker:
         """Wait until all charts are there; say which error there was if they are not."""
         code = self.process.wait()
         lines = self._errors.read_text("utf-8", "replace").strip().splitlines()
-        last = safe(lines[-1] if lines else f"exit code {code}")
+        # Errors of the JavaScript engine end with where in the library they were.
+        told = [line for line in lines if "Error" in line] or lines or [f"exit code {code}"]
+        last = safe(told[-1])
         if code == _CANNOT_WRITE:
             raise CannotWriteError(f"cannot write charts into {safe(self._folder)}: {last}; free some space.")
         if code != 0:

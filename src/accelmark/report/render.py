@@ -368,17 +368,16 @@ def _grouped(fields: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[tupl
 
 
 def _words(name: str) -> str:
-    """`time_to_train_min` as `time to train (min)`; names that are no field's stay as they are."""
+    """`latency_ms.p99` as `latency › p99 (ms)`; names that are no field's stay as they are."""
     if not _FIELD.fullmatch(name):
         return _cut(name, MAX_CELL)
-    stem, _, end = name.rpartition("_")
-    if stem and end in _UNITS:
-        return f"{_spaced(stem)} ({_UNITS[end]})"
-    return _spaced(name)
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ").replace(".", " › ")
+    words, unit = [], ""
+    for step in name.split("."):
+        stem, _, end = step.rpartition("_")
+        if stem and end in _UNITS:
+            unit = f" ({_UNITS[end]})"
+        words.append((stem if stem and end in _UNITS else step).replace("_", " "))
+    return " › ".join(words) + unit
 
 
 def _cut(text: str, limit: int) -> str:

@@ -241,7 +241,7 @@
     };
   }
 
-  /** Text for the library's search, which reads entities. */
+  /** Text for where the library takes HTML: its search, which reads entities, and the words on its buttons. */
   function escaped(text) {
     return /[&<]/.test(text) ? text.replaceAll("&", "&amp;").replaceAll("<", "&lt;") : text;
   }
@@ -329,6 +329,14 @@
     };
   }
 
+  /** Whether a row has the values that are chosen; null if none is. */
+  function chosen() {
+    const values = FACETS.map((name) => state.facets[name] || null);
+    return values.some(Boolean)
+      ? (row) => values.every((value, index) => value === null || row.facets[index] === value)
+      : null;
+  }
+
   class ReportTable {
     constructor(section) {
       this.section = section;
@@ -337,7 +345,7 @@
       this.loaded = 0;
       this.lines = 0;
       this.headings = [...section.querySelectorAll("thead th")];
-      this.titles = this.headings.map((heading) => heading.textContent);
+      this.titles = this.headings.map((heading) => heading.dataset.exported || heading.textContent);
     }
 
     async load(until) {
@@ -371,6 +379,7 @@
         }
       }
       const self = this;
+      const matches = chosen();
       this.api = new window.DataTable(this.section.querySelector("table"), {
         data: found,
         columns: columns,
@@ -378,6 +387,7 @@
         autoWidth: false,
         order: wanted.order.filter((each) => each[0] < last),
         pageLength: wanted.length,
+        search: { search: state.search },
         displayStart: wanted.page * wanted.length,
         lengthMenu: SIZES,
         layout: {
@@ -403,7 +413,9 @@
         },
       });
       this.dress();
-      this.filter(wanted.page);
+      if (matches) {
+        this.filter(wanted.page);
+      }
       this.api.on("order page length column-visibility", function () {
         window.setTimeout(writeState);
       });
@@ -447,12 +459,15 @@
         orthogonal: "export",
         modifier: { search: "applied", order: "applied", page: "all" },
         format: {
-          header: (_html, index) => self.titles[index],
+          header: (_html, _index, heading) => self.titles[self.headings.indexOf(heading)],
           body: (text) => harmless(String(text)),
         },
       };
       return [
-        { extend: "colvis", text: "Columns", columns: ":gt(0)", columnText: (_api, index) => self.titles[index] },
+        {
+          extend: "colvis", text: "Columns", columns: ":gt(0)",
+          columnText: (_api, index) => escaped(self.titles[index]),
+        },
         {
           text: "Copy",
           className: "copy",
@@ -477,10 +492,8 @@
 
     /** Shows the lines that match search and facets. */
     filter(page) {
-      const chosen = FACETS.map((name) => state.facets[name] || null);
-      this.api.search.fixed("facets", chosen.some(Boolean)
-        ? (_text, row) => chosen.every((value, index) => value === null || row.facets[index] === value)
-        : null);
+      const matches = chosen();
+      this.api.search.fixed("facets", matches ? (_text, row) => matches(row) : null);
       this.api.search(state.search);
       this.api.draw();
       if (page) {
@@ -601,6 +614,7 @@
     tables.push(...sections.map((section) => new ReportTable(section)));
     for (const each of tables) {
       await each.open().catch((error) => fail(each.section, error));
+      await turn();
     }
     written = stateText("");
     summarise();
@@ -630,7 +644,11 @@
   }
 
   function embed(place, spec, theme) {
-    return window.vegaEmbed(place, spec, {
+    // Vega gives the element that it draws into a role of its own; ours, with the words, is around it.
+    if (!place.firstElementChild) {
+      place.append(make("div"));
+    }
+    return window.vegaEmbed(place.firstElementChild, spec, {
       mode: "vega-lite",
       renderer: "svg",
       logLevel: 1, // errors only
@@ -647,6 +665,11 @@
   function fitting(config, width) {
     const limit = Math.max(120, Math.min(config.legend.labelLimit, width - 110));
     return { ...config, legend: { ...config.legend, labelLimit: limit } };
+  }
+
+  /** Lets the browser show what there is, and hear what a reader does, before the next piece of work. */
+  function turn() {
+    return new Promise((resolve) => window.setTimeout(resolve));
   }
 
   function idle() {
