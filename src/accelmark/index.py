@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 
 from accelmark.record import Record
-from accelmark.store import Problem, json_files, read_file
+from accelmark.store import Problem, cache_folder, json_files, read_file
 
 #: The index's columns and their Arrow types.
 COLUMNS = {
@@ -137,9 +137,8 @@ def _seen(seen: tuple[int, int]) -> dict[str, int]:
 
 
 def _cache_file(paths: Sequence[Path]) -> Path:
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     names = "\0".join(str(path.resolve()) for path in paths)
-    return root / "accelmark" / f"index-{hashlib.sha256(names.encode()).hexdigest()[:24]}.parquet"
+    return cache_folder() / f"index-{hashlib.sha256(names.encode()).hexdigest()[:24]}.parquet"
 
 
 def _rows(paths: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -119,6 +119,11 @@ def file_name(record_id: str) -> str:
     return f"{hashlib.sha256(record_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.json"
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept: in the user's cache folder, never beside Records."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "accelmark"
+
+
 def json_files(paths: Iterable[Path]) -> Iterator[os.DirEntry[str] | Path]:
     """Every `.json` file in these files and folders, hidden ones left out, in no order."""
     for path in paths:

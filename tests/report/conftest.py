@@ -19,6 +19,7 @@ from accelmark.job import Job
 from accelmark.record import Metrics, Record, Samples, Status
 from accelmark.report import render
 from accelmark.report.site import Content, make, views
+from accelmark.report.tables import doubts_of
 from accelmark.report.view import RecordView, Site
 from tests.records import record, windows
 
@@ -71,14 +72,17 @@ class Heard:
         return [url for url in self.requests if not url.startswith(("file:", "blob:file:", "blob:null"))]
 
 
-def open_page(context: Any, address: str, heard: Heard | None = None, ready: str = "='all'") -> Any:
-    """A page, when all of its tables and charts are there, or with `ready` "" as soon as its tables are."""
+def open_page(context: Any, address: str, heard: Heard | None = None, charts: bool = True) -> Any:
+    """A page, when all of its tables and charts are there; without charts that is much sooner."""
     page = context.new_page()
     (heard or Heard()).listen(page)
+    if not charts:
+        page.route("**/assets/vega.js", lambda route: route.abort())
     page.goto(address)
     if page.locator("script[src$='report.js']").count():
         # A selector, since the page's policy forbids the evaluation that other ways of waiting need.
-        page.wait_for_selector(f"html[data-ready{ready}]", state="attached", timeout=60_000)
+        state = "='all'" if charts else ""
+        page.wait_for_selector(f"html[data-ready{state}]", state="attached", timeout=60_000)
     return page
 
 
@@ -144,4 +148,4 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     site = make(Content(records, findings, pairing=pair_up(own, others, []), made=made))
     folder = tmp_path_factory.mktemp("site")
-    return build(site, list(views(records, findings)), folder, pictures=False)
+    return build(site, list(views(records, doubts_of(findings))), folder, pictures=False)

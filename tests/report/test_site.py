@@ -10,6 +10,7 @@ from accelmark.compare.pairs import pair_up
 from accelmark.compare.study import STUDY, compare
 from accelmark.record import Metrics, Record, Samples, Source, Status
 from accelmark.report.site import Content, make, views
+from accelmark.report.tables import doubts_of
 from accelmark.report.view import Site
 from accelmark.system import Accelerator, System
 from tests.records import record, windows
@@ -97,7 +98,7 @@ def test_ones_own_records_beside_others_in_words() -> None:
 
 def test_every_record_in_full_with_the_command_that_repeats_it() -> None:
     rows = [published.find("nvidia-2021-04/666"), measured("own/../../evil; rm -rf", [100.0, 101, 99])]
-    found = list(views(rows, audit(published.load("published"))))
+    found = list(views(rows, doubts_of(audit(published.load("published")))))
     assert found[0].command == "accelmark reproduce nvidia-2021-04/666"
     # A file's name that is safe whatever the id is; never a command that a Record brings along.
     assert found[1].command.startswith("accelmark reproduce ")
@@ -111,7 +112,7 @@ def test_every_record_in_full_with_the_command_that_repeats_it() -> None:
 
 
 def test_a_log_cannot_steer_the_page() -> None:
-    (view,) = views([record(log_tail="line one\n\x1b[31mred\u202e\n<b>")], [])
+    (view,) = views([record(log_tail="line one\n\x1b[31mred\u202e\n<b>")], {})
     assert view.log_tail.splitlines()[0] == "line one"
     assert "\x1b" not in view.log_tail
     assert "\u202e" not in view.log_tail

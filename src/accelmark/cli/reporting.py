@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +22,9 @@ from accelmark.index import select
 from accelmark.record import Record
 from accelmark.report import export, folder, render, tables
 from accelmark.report.charts import charts, to_png
-from accelmark.report.site import Content, make, views
-from accelmark.store import Problem, json_files, read_file
+from accelmark.report.site import Content, make
+from accelmark.report.texts import texts
+from accelmark.store import json_files
 from accelmark.text import safe
 
 FORMATS = ("html", *export.FORMATS, "png")
@@ -84,7 +85,8 @@ def make_report(wanted: Wanted) -> None:
     )
     site = make(content)
     folder.prepare(out, wanted.force)
-    render.write(site, views(_in_full(wanted.paths, others), findings), out)
+    files = sorted(map(os.fspath, json_files(wanted.paths)))
+    render.write_texts(site, texts(files, others, tables.doubts_of(findings)), out)
     typer.echo(f"{len(records):,} Records in {safe(out)}: open {safe(out / 'index.html')}")
 
 
@@ -99,20 +101,6 @@ def _own(paths: Sequence[Path]) -> list[Record]:
         where = " ".join(str(path) for path in paths)
         raise UnreadableInputError(safe(f"{where} holds no Record that can be read."))
     return answer.records
-
-
-def _in_full(paths: Sequence[Path], others: Sequence[Record]) -> Iterator[Record]:
-    """Every Record with its raw samples, one after the other, each id once."""
-    seen = set()
-    for path in sorted(map(os.fspath, json_files(paths))):
-        record = read_file(Path(path))
-        if not isinstance(record, Problem) and record.id not in seen:
-            seen.add(record.id)
-            yield record
-    for record in others:
-        if record.id not in seen:
-            seen.add(record.id)
-            yield record
 
 
 def _study(beside: Sequence[str]) -> Comparison | None:

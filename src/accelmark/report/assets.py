@@ -6,7 +6,9 @@ and both are copied into a site when it is built, with their licences beside the
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import os
 import re
 import sysconfig
 from functools import cache
@@ -14,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 
 from accelmark.errors import MissingLibraryError
+from accelmark.store import cache_folder
 
 #: Ours, as they are.
 _STATIC = ("report.js", "report.css", "icon.svg")
@@ -85,8 +88,19 @@ def _vega() -> str:
             "the report needs the package vl-convert-python, which carries Vega; "
             "install it: pip install vl-convert-python"
         ) from error
+    # Bundling takes seconds and depends on the package alone.
+    kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
+    with contextlib.suppress(OSError):
+        return kept.read_text("utf-8")
     # A scope of its own: the bundle has thousands of short names at its top level.
-    return f"(function () {{\n{vl_convert.javascript_bundle(_VEGA_SNIPPET)}\n}})();\n"
+    script = f"(function () {{\n{vl_convert.javascript_bundle(_VEGA_SNIPPET)}\n}})();\n"
+    # A cache that cannot be kept costs time and nothing else.
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        temporary = kept.with_suffix(f".{os.getpid()}")
+        temporary.write_text(script, "utf-8")
+        temporary.replace(kept)
+    return script
 
 
 def licences() -> str:

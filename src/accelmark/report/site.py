@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -267,9 +267,11 @@ def _board(name: str, count: int) -> Iterator[tuple[str, str]]:
     yield "source", f"{known.source}, {known.since:%Y-%m}"
 
 
-def views(records: Iterable[Record], findings: Sequence[Finding]) -> Iterator[RecordView]:
-    """Every Record in full, one after the other; these need the raw samples."""
-    doubts = tables.doubts_of(findings)
+def views(records: Iterable[Record], doubts: Mapping[str, Sequence[str]]) -> Iterator[RecordView]:
+    """Every Record in full, one after the other; these need the raw samples.
+
+    `doubts` are the audit's, by Record, as `tables.doubts_of` gives them.
+    """
     for record in records:
         drawn = record_chart(record)
         yield RecordView(

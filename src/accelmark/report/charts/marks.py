@@ -23,6 +23,8 @@ def heading(title: str, subtitle: str) -> Spec:
 
 def lines_of(text: str, most: int) -> list[str]:
     """As few lines as it takes, and no last word on its own."""
+    if len(text) <= most:
+        return [text] if text else []
 
     def wrapped(width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
