@@ -51,3 +51,13 @@ def record(identity: str = "a", **changes: Any) -> Record:
         "samples": Samples(windows=measured),
     }
     return Record(**{**fields, **changes})
+
+
+def measured(identity: str, rates: list[float], **changes: Any) -> Record:
+    """A Record of several processes, one rate each."""
+    found = [window for p, rate in enumerate(rates) for window in windows(rate, process=p)]
+    fields = {
+        "metrics": Metrics(throughput=conclude.throughput(found, "images/s")),
+        "samples": Samples(windows=found),
+    }
+    return record(identity, **{**fields, **changes})

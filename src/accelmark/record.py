@@ -6,7 +6,7 @@ The JSON Schema of this file is `docs/record.schema.json` (`make schema`); a tes
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -256,6 +256,14 @@ class Record(Model):
     conditions: dict[str, Scalar] = {}
     origin: Origin | None = None
     log_tail: str | None = None
+
+    @property
+    def when(self) -> datetime:
+        """When it was measured, to order by; one without a time is older than any with one."""
+        started = self.started_at
+        if started is None:
+            return datetime.min.replace(tzinfo=UTC)
+        return started if started.tzinfo else started.replace(tzinfo=UTC)
 
     def replace(self, **changes: Any) -> Record:
         """A copy with fields changed, validated like any other Record."""

@@ -89,12 +89,19 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 def quantity(value: float, ci95: tuple[float, float] | None, unit: str) -> tuple[str, str]:
     """Value and interval as text, and the unit; FLOP/s and B/s get the prefix that keeps them readable."""
-    if not unit.startswith(("FLOP/", "B/")):
+    scale, prefix = readable(value, unit)
+    if scale == 1:
         return value_and_interval(value, ci95), unit
-    power = min(max(0, math.floor(math.log10(value) / 3)), len(_PREFIXES) - 1)
-    scale = 1000.0**power
     scaled = None if ci95 is None else (ci95[0] / scale, ci95[1] / scale)
-    return value_and_interval(value / scale, scaled), _PREFIXES[power] + unit
+    return value_and_interval(value / scale, scaled), prefix + unit
+
+
+def readable(value: float, unit: str) -> tuple[float, str]:
+    """What FLOP/s and B/s are divided by to be readable, and the prefix that says so; other units stay."""
+    if not unit.startswith(("FLOP/", "B/")):
+        return 1.0, ""
+    power = min(max(0, math.floor(math.log10(value) / 3)), len(_PREFIXES) - 1)
+    return 1000.0**power, _PREFIXES[power]
 
 
 def duration(seconds: float) -> str:

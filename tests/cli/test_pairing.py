@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from accelmark import conclude
 from accelmark.errors import EXIT_INCONCLUSIVE, EXIT_MEASUREMENT_FAILED, UnreadableInputError, UsageError
-from accelmark.record import Metrics, Record, Samples, Source, Status
+from accelmark.record import Metrics, Record, Source, Status
 from accelmark.store import Store
 from accelmark.system import Accelerator, System
+from tests import records
 from tests.cli.test_compare import call, error, good
-from tests.records import record, windows
+from tests.records import record
 
 MLPERF = Path(__file__).resolve().parents[3] / "shared" / "mlperf"
 
 
-def measured(identity: str, rates: list[float], **changes: object) -> Record:
-    found = [window for p, rate in enumerate(rates) for window in windows(rate, process=p)]
-    fields = {
-        "metrics": Metrics(throughput=conclude.throughput(found, "images/s")),
-        "samples": Samples(windows=found),
-        "system": System(name="ours", accelerator=Accelerator(name="ours")),
-    }
-    return record(identity, **{**fields, **changes})
+OURS = System(name="ours", accelerator=Accelerator(name="ours"))
+
+
+def measured(identity: str, rates: list[float], system: System = OURS, **changes: Any) -> Record:
+    return records.measured(identity, rates, system=system, **changes)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from accelmark.cli.audit import audit
 from accelmark.cli.choose import choose
 from accelmark.cli.import_ import import_
 from accelmark.cli.list import list_
+from accelmark.cli.publications import COLUMNS, row
 from accelmark.cli.show import show
 from accelmark.errors import EXIT_MEASUREMENT_FAILED, AccelmarkError, UnreadableInputError, UsageError
 from accelmark.store import Store
@@ -171,3 +173,25 @@ def test_a_folder_without_anything_known_is_an_error(tmp_path: Path) -> None:
 def test_every_printed_row_can_be_found_by_its_id() -> None:
     for each in published.load("published")[::25]:
         assert published.find(each.id) == each
+
+
+def test_every_listed_figure_is_the_records() -> None:
+    for each in published.load("published"):
+        cells = dict(zip(COLUMNS, row(each), strict=True))
+        metrics = each.metrics
+        figures = [figure for figure in cells["figure"].split("; ") if figure]
+        wanted = [
+            (metrics.time_to_train_min, "min"),
+            (metrics.throughput and metrics.throughput.value, metrics.throughput and metrics.throughput.unit),
+            (metrics.ratio, "RTX 3090"),
+        ]
+        found = [(float(re.match(r"[\d.,]+", figure)[0].replace(",", "")), figure) for figure in figures]  # type: ignore[index]
+        expected = [(value, unit) for value, unit in wanted if value is not None]
+        assert [value for value, _ in found] == [value for value, _ in expected], each.id
+        assert all(figure.endswith(str(unit)) for (_, figure), (_, unit) in zip(found, expected, strict=True))
+        if metrics.latency_ms is not None:
+            assert cells["latency"] == f"{metrics.latency_ms.mean:g} ms"
+        if metrics.efficiency is not None:
+            assert float(cells["per watt"].partition(" ")[0]) == metrics.efficiency.value
+        assert cells["batch"] == str(each.job.batch_size or "")
+        assert cells["accelerators"].startswith(f"{each.job.accelerators}x ")

@@ -32,18 +32,7 @@ from accelmark.record import (
 )
 from accelmark.store import Store, read
 from accelmark.system import Accelerator, System
-from tests.records import record, windows
-
-
-def measured(identity: str, rates: list[float], **changes: Any) -> Record:
-    """A Record of several processes, one rate each."""
-    found = [window for p, rate in enumerate(rates) for window in windows(rate, process=p)]
-    return record(
-        identity,
-        metrics=Metrics(throughput=conclude.throughput(found, "images/s")),
-        samples=Samples(windows=found),
-        **changes,
-    )
+from tests.records import measured, record
 
 
 def plain(identity: str, value: float, **changes: Any) -> Record:

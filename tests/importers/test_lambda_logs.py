@@ -27,6 +27,7 @@ from accelmark.importers.lambda_logs import (
 )
 from accelmark.importers.summary import Summary
 from accelmark.record import Record, Source, Status
+from tests.importers.damage import damaged
 
 LAMBDA = Path(__file__).resolve().parents[3] / "shared" / "lambda"
 RESULTS = LAMBDA / "results"
@@ -434,26 +435,7 @@ GARBAGE = [
 @given(data=st.data())
 def test_damaged_logs_raise_nothing_else_and_give_no_figure_that_is_not_there(data: st.DataObject) -> None:
     task = data.draw(st.sampled_from(sorted(LOGS)), "task")
-    found = LOGS[task].encode().splitlines(keepends=True)
-    if data.draw(st.booleans(), "shuffle"):
-        found = data.draw(st.permutations(found), "order")
-    for _ in range(data.draw(st.integers(0, 6), "edits")):
-        place = data.draw(st.integers(0, len(found)), "place")
-        match data.draw(st.sampled_from(["drop", "double", "garbage", "utf-16", "crlf"]), "edit"):
-            case "drop":
-                del found[place : place + 1]
-            case "double":
-                found[place:place] = found[place : place + 1]
-            case "garbage":
-                found.insert(place, data.draw(st.sampled_from(GARBAGE), "garbage"))
-            case "utf-16":
-                found[place : place + 1] = [
-                    line.decode("latin-1").encode("utf-16") for line in found[place : place + 1]
-                ]
-            case _:
-                found[place : place + 1] = [line.rstrip(b"\n") + b"\r\n" for line in found[place : place + 1]]
-    raw = b"".join(found)
-    raw = raw[: data.draw(st.integers(0, len(raw)), "length")]
+    raw = damaged(data, LOGS[task], GARBAGE)
     with tempfile.TemporaryDirectory() as name:
         try:
             records, _ = read(write(Path(name), {task: raw}))

@@ -26,23 +26,8 @@ from accelmark.report import export
 from accelmark.report.tables import build
 from accelmark.report.view import Cell, Column, Flag, Line, Table
 from accelmark.text import visible
+from tests.report.test_tables import COUNTS
 
-#: The issue's counts; the two training tables hold Lambda's figures too.
-ROWS = {
-    "mlperf-training": 34,
-    "convergence": 67,
-    "ratios": 8,
-    "training-one": 108,
-    "offline": 41,
-    "server": 34,
-    "power-offline": 18,
-    "power-server": 14,
-    "inference": 106,
-    "serving": 10,
-    "speech-recognition": 66,
-    "language-service": 12,
-    "speech-synthesis": 15,
-}
 HOSTILE = (
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -345,14 +330,14 @@ def test_any_text_is_harmless_in_latex(tmp_path: Path, rows: list[tuple[str, str
 
 def test_rows_of_each_table(tables: list[Table], tmp_path: Path) -> None:
     paths = export.write(tables, "csv", tmp_path / "csv")
-    assert {path.stem: len(read_csv(path)) for path in paths} == ROWS
-    assert sum(ROWS.values()) == 533
+    assert {path.stem: len(read_csv(path)) for path in paths} == COUNTS
+    assert sum(COUNTS.values()) == 533
     (path,) = export.write(tables, "json", tmp_path)
-    assert {told["name"]: len(told["lines"]) for told in json.loads(path.read_bytes())} == ROWS
+    assert {told["name"]: len(told["lines"]) for told in json.loads(path.read_bytes())} == COUNTS
     (path,) = export.write(tables, "markdown", tmp_path)
-    assert [len(rows) - 1 for rows in read_markdown(path)] == [ROWS[told.name] for told in tables]
+    assert [len(rows) - 1 for rows in read_markdown(path)] == [COUNTS[told.name] for told in tables]
     (path,) = export.write(tables, "latex", tmp_path)
-    assert [len(rows) - 1 for rows in read_latex(path)] == [ROWS[told.name] for told in tables]
+    assert [len(rows) - 1 for rows in read_latex(path)] == [COUNTS[told.name] for told in tables]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "csv",
         "report.json",

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from accelmark import conclude, published
+from accelmark import published
 from accelmark.audit import audit
 from accelmark.compare.pairs import pair_up
 from accelmark.compare.study import STUDY, compare
-from accelmark.record import Metrics, Record, Samples, Source, Status
+from accelmark.record import Source, Status
 from accelmark.report.site import Content, make, views
 from accelmark.report.tables import doubts_of
 from accelmark.report.view import Site
 from accelmark.system import Accelerator, System
-from tests.records import record, windows
+from tests.records import measured, record
 
 MADE = datetime(2026, 11, 30, 12, tzinfo=UTC)
-
-
-def measured(identity: str, rates: list[float], **changes: object) -> Record:
-    found = [window for p, rate in enumerate(rates) for window in windows(rate, process=p)]
-    fields = {
-        "metrics": Metrics(throughput=conclude.throughput(found, "images/s")),
-        "samples": Samples(windows=found),
-    }
-    return record(identity, **{**fields, **changes})
 
 
 def published_site() -> Site:

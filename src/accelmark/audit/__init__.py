@@ -6,14 +6,14 @@ assumes and when it says nothing. What is not known (a board's peak, a network's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from accelmark.audit import arithmetic, energy, labels, physics, tables
 from accelmark.audit.finding import SEVERITIES, Finding, Severity
 from accelmark.audit.rows import natural
 from accelmark.record import USABLE, Record
 
-__all__ = ["RULES", "SEVERITIES", "Finding", "Severity", "audit"]
+__all__ = ["RULES", "SEVERITIES", "Finding", "Severity", "audit", "doubts"]
 
 #: Every rule, in the order in which findings of equal severity are told.
 RULES: tuple[Callable[[Sequence[Record]], Iterator[Finding]], ...] = (
@@ -44,3 +44,13 @@ def audit(records: Sequence[Record]) -> list[Finding]:
     findings = [finding for rule in RULES for finding in rule(rows)]
     # A stable sort: findings of equal severity stay in the order of the rules, then of the Records.
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def doubts(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """The findings about each Record, by its id, the gravest first. Notes are no doubts."""
+    found: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.severity != "note":
+            for identity in finding.records:
+                found.setdefault(identity, []).append(finding)
+    return found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accelmark import published
-from accelmark.audit import audit
+from accelmark.audit import audit, doubts
 from accelmark.cli.sources import beside, read_own
 from accelmark.compare.choose import Choice, Choices, Need, choose
 from accelmark.compare.prices import Prices, read_prices
@@ -30,15 +30,15 @@ def print_choices(
     records += read_own(paths) if paths else []
     _check(need, records)
     choices = choose(records, need, prices)
-    doubts = _doubts(records)
+    doubted = {identity: found[0].rule for identity, found in doubts(audit(records)).items()}
     if as_json:
-        print(json.dumps([_as_dict(choice, prices, doubts) for choice in choices.found], indent=1))
+        print(json.dumps([_as_dict(choice, prices, doubted) for choice in choices.found], indent=1))
         return
     if not choices.found:
         raise UsageError(
             f"no Record of {safe(need.network)}, {safe(need.scenario)}, meets this: {_why_not(choices)}."
         )
-    _print(choices, need, prices, doubts)
+    _print(choices, need, prices, doubted)
 
 
 def _check(need: Need, records: Sequence[Record]) -> None:
@@ -54,22 +54,12 @@ def _check(need: Need, records: Sequence[Record]) -> None:
         )
 
 
-def _doubts(records: Sequence[Record]) -> dict[str, str]:
-    """Rules by which the audit doubts a Record's figures."""
-    return {
-        identity: finding.rule
-        for finding in audit(records)
-        if finding.severity != "note"
-        for identity in finding.records
-    }
-
-
 def _why_not(choices: Choices) -> str:
     counts = Counter(why for _, why in choices.rejected)
     return safe("; ".join(f"{why} ({count})" for why, count in counts.most_common(4)))
 
 
-def _as_dict(choice: Choice, prices: Prices | None, doubts: dict[str, str]) -> dict[str, object]:
+def _as_dict(choice: Choice, prices: Prices | None, doubted: dict[str, str]) -> dict[str, object]:
     record = choice.record
     return {
         "record": record.id,
@@ -88,11 +78,11 @@ def _as_dict(choice: Choice, prices: Prices | None, doubts: dict[str, str]) -> d
         "price": choice.price,
         "price_of": str(prices) if prices and choice.price is not None else None,
         "assumptions": list(choice.assumptions),
-        "doubt": doubts.get(record.id),
+        "doubt": doubted.get(record.id),
     }
 
 
-def _print(choices: Choices, need: Need, prices: Prices | None, doubts: dict[str, str]) -> None:
+def _print(choices: Choices, need: Need, prices: Prices | None, doubted: dict[str, str]) -> None:
     bound = "" if need.latency_ms is None else f" within {need.latency_ms:g} ms"
     print(safe(f"{need.network}, {need.scenario}: {need.rate:,.10g} a second{bound}") + "\n")
     columns = ["accelerators", "each", "spare", "latency", "power", "rests on", "assumes"]
@@ -109,8 +99,8 @@ def _print(choices: Choices, need: Need, prices: Prices | None, doubts: dict[str
             each += f" ({record.job.parameters.get('instances', 1)} x {record.job.partition})"
         power = f"{number(choice.power.watts, 3)} W ({choice.power.of})" if choice.power else "not known"
         notes = list(choice.assumptions)
-        if record.id in doubts:
-            notes.append(f"the audit doubts the row: {doubts[record.id]}")
+        if record.id in doubted:
+            notes.append(f"the audit doubts the row: {doubted[record.id]}")
         cells = [
             f"{choice.accelerators}x {record.system.accelerator.name}",
             each,

@@ -13,11 +13,12 @@ from accelmark import published
 from accelmark.audit import audit
 from accelmark.cli.options import words
 from accelmark.cli.sources import beside as read_beside
+from accelmark.cli.sources import need_records
 from accelmark.compare.conditions import check_allowed
 from accelmark.compare.pairs import pair_up
 from accelmark.compare.study import STUDY, Comparison
 from accelmark.compare.study import compare as compare_study
-from accelmark.errors import UnreadableInputError, UsageError, unknown
+from accelmark.errors import UsageError, unknown
 from accelmark.index import select
 from accelmark.record import Record
 from accelmark.report import export, folder, render, tables
@@ -97,10 +98,7 @@ def _own(paths: Sequence[Path]) -> list[Record]:
     answer = select(paths)
     for problem in answer.problems:
         typer.echo(f"accelmark: warning: {problem}", err=True)
-    if not answer.records:
-        where = " ".join(str(path) for path in paths)
-        raise UnreadableInputError(safe(f"{where} holds no Record that can be read."))
-    return answer.records
+    return need_records(paths, answer.records)
 
 
 def _study(beside: Sequence[str]) -> Comparison | None:

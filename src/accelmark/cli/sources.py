@@ -17,10 +17,15 @@ def read_own(paths: Sequence[Path]) -> list[Record]:
     found = store.read(paths)
     for problem in found.problems:
         print(f"accelmark: warning: {problem}", file=sys.stderr)
-    if not found.records:
+    return need_records(paths, found.records)
+
+
+def need_records(paths: Sequence[Path], records: list[Record]) -> list[Record]:
+    """The Records that were read in these paths; none at all is an error."""
+    if not records:
         where = " ".join(str(path) for path in paths)
         raise UnreadableInputError(safe(f"{where} holds no Record that can be read."))
-    return found.records
+    return records
 
 
 def beside(name: str) -> list[Record]:

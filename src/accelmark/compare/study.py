@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from statistics import fmean, geometric_mean
 from typing import Literal, NamedTuple
@@ -266,7 +265,7 @@ def select(records: Iterable[Record], statuses: Collection[Status] = USABLE) -> 
         else:
             candidates.setdefault(cell, []).append(record)
     # max() keeps the first of equals; reversed, that is the last read.
-    cells = {cell: max(reversed(found), key=_time) for cell, found in candidates.items()}
+    cells = {cell: max(reversed(found), key=lambda record: record.when) for cell, found in candidates.items()}
     choices = {
         cell: _choice(cell, candidates[cell], taken)
         for cell, taken in cells.items()
@@ -296,15 +295,6 @@ def _unusable(record: Record, statuses: Collection[Status]) -> str | None:
 def _left_out_note(why: str, ids: Sequence[str]) -> str:
     shown = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
     return f"left out, because {why}: {len(ids)} Record{'s' if len(ids) > 1 else ''} ({shown})"
-
-
-def _time(record: Record) -> datetime:
-    """When a Record was measured, to order by; one without a time is older than any with one."""
-    if record.started_at is None:
-        return datetime.min.replace(tzinfo=UTC)
-    if record.started_at.tzinfo is None:
-        return record.started_at.replace(tzinfo=UTC)
-    return record.started_at
 
 
 def _choice(cell: Cell, found: Sequence[Record], taken: Record) -> str:

@@ -717,10 +717,9 @@ def read(path: Path) -> tuple[list[Record], Summary]:
         summary.files[name] = len(found)
         records += found
     if not records:
-        reason = f" ({summary.skipped[0].file}: {summary.skipped[0].why})" if summary.skipped else ""
         raise UnreadableInputError(
-            f"{safe(path)} holds no result of DLLogger's that can be read{safe(reason)}; expected lines such "
-            f'as DLLL {{"type": "LOG", "step": [], "data": {{...}}}}.'
+            f"{safe(path)} holds no result of DLLogger's that can be read{summary.because()}; expected lines "
+            f'such as DLLL {{"type": "LOG", "step": [], "data": {{...}}}}.'
         )
     summary.records = len(records)
     return records, summary

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelmark.errors import UnreadableInputError
-from accelmark.importers.summary import Summary
+from accelmark.importers.summary import Summary, need_folder
 from accelmark.job import Job, Scalar
 from accelmark.record import Metrics, Origin, Record, Source, Status, Throughput
 from accelmark.system import Accelerator, System
@@ -79,9 +79,7 @@ CUT = "the file ends without a line end: its last cell may be cut off"
 def read(directory: Path) -> tuple[list[Record], Summary]:
     """Read the tables in a folder: Records in order of file, line and column, and the account of it."""
     summary = Summary()
-    if not directory.is_dir():
-        what = "is not a folder" if directory.exists() else "does not exist"
-        raise UnreadableInputError(f"{safe(directory)} {what}; give the folder with Lambda's CSV files.")
+    need_folder(directory, "give the folder with Lambda's CSV files.")
     records: list[Record] = []
     recognised = False
     for precision in FORMATS:
@@ -96,9 +94,8 @@ def read(directory: Path) -> tuple[list[Record], Summary]:
         summary.files[table.file] = len(found)
         records += found
     if not recognised:
-        reason = f" ({summary.skipped[0].file}: {summary.skipped[0].why})" if summary.skipped else ""
         raise UnreadableInputError(
-            f"{safe(directory)} holds no table of Lambda's that can be read{safe(reason)}; expected "
+            f"{safe(directory)} holds no table of Lambda's that can be read{summary.because()}; expected "
             f"{' or '.join(THROUGHPUT_FILE.format(precision) for precision in FORMATS)}."
         )
     summary.records = len(records)

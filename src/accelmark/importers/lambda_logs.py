@@ -25,7 +25,7 @@ from accelmark.errors import UnreadableInputError
 from accelmark.importers.dllogger import FAILURE_MARKERS, Failure, blocks, failure, hits
 from accelmark.importers.lambda_csv import COLUMNS, exact_precision
 from accelmark.importers.lines import lines, text
-from accelmark.importers.summary import Summary
+from accelmark.importers.summary import Summary, need_folder
 from accelmark.job import Job, Scalar
 from accelmark.record import Metrics, Origin, Record, Source, Status, Throughput
 from accelmark.system import Accelerator, Cpu, Software, System
@@ -156,11 +156,7 @@ def read(path: Path) -> tuple[list[Record], Summary]:
 
     Raises `UnreadableInputError` if it is no folder or holds no log of a task that is known.
     """
-    if not path.is_dir():
-        what = "is not a folder" if path.exists() else "does not exist"
-        raise UnreadableInputError(
-            f"{safe(path)} {what}; give Lambda's folder of results, or that of one system."
-        )
+    need_folder(path, "give Lambda's folder of results, or that of one system.")
     summary = Summary()
     root = path.resolve()
     machines: dict[Path, list[dict[str, str]]] = {}
@@ -184,10 +180,9 @@ def read(path: Path) -> tuple[list[Record], Summary]:
             records[record.id] = record
             summary.files[name] = 1
     if not records:
-        reason = f" ({summary.skipped[0].file}: {summary.skipped[0].why})" if summary.skipped else ""
         raise UnreadableInputError(
-            f"{safe(path)} holds no log of Lambda's that can be read{safe(reason)}; expected folders such as "
-            f"8x3090/PyTorch_SSD_AMP with .txt files in them."
+            f"{safe(path)} holds no log of Lambda's that can be read{summary.because()}; expected folders "
+            f"such as 8x3090/PyTorch_SSD_AMP with .txt files in them."
         )
     summary.records = len(records)
     return list(records.values()), summary

@@ -29,7 +29,7 @@ from accelmark import names
 from accelmark.errors import UnreadableInputError
 from accelmark.importers import loadgen, spl
 from accelmark.importers.lines import lines
-from accelmark.importers.summary import Summary
+from accelmark.importers.summary import Summary, need_folder
 from accelmark.job import Job, Scalar
 from accelmark.record import Metrics, Origin, Quality, Quantity, Record, Source, Status, Throughput
 from accelmark.system import Accelerator, Cpu, Software, System
@@ -135,11 +135,7 @@ def read(path: Path) -> tuple[list[Record], Summary]:
     The system's description and the accuracy file are looked for where the tree has them, also when they are
     outside the folder that is given. Raises `UnreadableInputError` if there is no result to read.
     """
-    if not os.path.isdir(path):
-        what = "is not a folder" if os.path.exists(path) else "does not exist"
-        raise UnreadableInputError(
-            f"{safe(path)} {what}; give a folder of MLPerf inference results, DIVISION/SUBMITTER/results/..."
-        )
+    need_folder(path, "give a folder of MLPerf inference results, DIVISION/SUBMITTER/results/...")
     summary = Summary()
     root = path.resolve()
     systems = _Systems()
@@ -162,9 +158,8 @@ def read(path: Path) -> tuple[list[Record], Summary]:
             by_id[record.id] = record
             summary.files[where] = 1
     if not by_id:
-        reason = f" ({summary.skipped[0].file}: {summary.skipped[0].why})" if summary.skipped else ""
         raise UnreadableInputError(
-            f"{safe(path)} holds no MLPerf inference result that can be read{safe(reason)}; expected "
+            f"{safe(path)} holds no MLPerf inference result that can be read{summary.because()}; expected "
             f"results/SYSTEM/BENCHMARK/SCENARIO/performance/run_1/{SUMMARY_FILE}."
         )
     summary.records = len(by_id)

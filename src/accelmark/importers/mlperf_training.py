@@ -27,7 +27,7 @@ from accelmark.errors import UnreadableInputError
 from accelmark.importers import mllog
 from accelmark.importers.lines import text
 from accelmark.importers.mllog import Log, count, name_of
-from accelmark.importers.summary import Summary
+from accelmark.importers.summary import Summary, need_folder
 from accelmark.job import Job, Scalar
 from accelmark.record import Metrics, Origin, Quality, Record, Samples, Source, Status, TrainingRun
 from accelmark.system import Accelerator, Cpu, Software, System
@@ -117,11 +117,7 @@ def read(directory: Path) -> tuple[list[Record], Summary]:
     Raises `UnreadableInputError` if there is no such folder or nothing in it is a set.
     """
     summary = Summary()
-    if not os.path.isdir(directory):
-        what = "is not a folder" if os.path.exists(directory) else "does not exist"
-        raise UnreadableInputError(
-            f"{safe(directory)} {what}; give the folder that holds SUBMITTER/results, or a folder in it."
-        )
+    need_folder(directory, "give the folder that holds SUBMITTER/results, or a folder in it.")
     records: list[Record] = []
     recognised = False
     for folder, files in _sets(directory, summary):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from accelmark.errors import UnreadableInputError
+from accelmark.text import safe
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,20 @@ class Summary:
         """Name something that gave no Record."""
         self.skipped.append(Skipped(file, line, why, where))
 
+    def because(self) -> str:
+        """The first problem in brackets, for the sentence that nothing was read; empty without one."""
+        if not self.skipped:
+            return ""
+        return safe(f" ({self.skipped[0].file}: {self.skipped[0].why})")
+
     def note(self, file: str, line: int | None, why: str, where: str = "") -> None:
         """Say something about what was read all the same."""
         self.notes.append(Skipped(file, line, why, where))
+
+
+def need_folder(path: Path, give: str) -> None:
+    """An `UnreadableInputError` if there is no folder here; it ends with what to `give` instead."""
+    # os.path, because Path's own methods raise for a name that is too long for the system.
+    if not os.path.isdir(path):
+        what = "is not a folder" if os.path.exists(path) else "does not exist"
+        raise UnreadableInputError(f"{safe(path)} {what}; {give}")

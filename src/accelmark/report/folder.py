@@ -16,6 +16,13 @@ PARTS = ("assets", "charts", "data")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 
 
+def plain(name: str) -> str:
+    """The name, if it is a plain file name that leads out of no folder; else a `ValueError`: our fault."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no plain file name")
+    return name
+
+
 def prepare(out: Path, force: bool) -> None:
     """Make the folder, empty of an earlier report.
 
@@ -54,9 +61,7 @@ def _clear(out: Path) -> None:
 
 def write(out: Path, name: str, data: bytes) -> Path:
     """Write one file at the top of the folder; a name that is no plain file name is an error of ours."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no plain file name")
-    path = out / name
+    path = out / plain(name)
     try:
         path.write_bytes(data)
     except OSError as error:

@@ -10,7 +10,6 @@ caller's script again, or fork a process that has threads.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,18 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelmark.errors import AccelmarkError, CannotWriteError
+from accelmark.report.folder import plain
 from accelmark.text import safe
 
 if TYPE_CHECKING:
     from accelmark.report.charts import Chart
 
-#: What a picture's file may be called: nothing that leads out of the folder.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 #: Charts that are worth a process more: each takes a second or two to start.
 CHARTS_A_PROCESS = 8
 MAX_PROCESSES = 8
-#: How many pixels of a PNG there are to one of the page, each way.
-SCALE = 2
 #: How a process says that the disk did not take its files.
 _CANNOT_WRITE = 3
 
@@ -44,8 +40,7 @@ def drawing(charts: Sequence[Chart], folder: Path) -> Iterator[None]:
     A `CannotWriteError` if the folder does not take them, an `AccelmarkError` if one cannot be drawn.
     """
     for chart in charts:
-        if not NAME.fullmatch(chart.name):
-            raise ValueError(f"{chart.name!r} is no plain file name")
+        plain(chart.name)
     count = min(cpu_count() or 1, MAX_PROCESSES, -(-len(charts) // CHARTS_A_PROCESS))
     with tempfile.TemporaryDirectory(prefix="accelmark-") as temporary:
         # Every count-th chart: neighbours are alike, and so are the times that they take.
@@ -96,14 +91,11 @@ class _Worker:
 
 def main(file: Path, folder: Path) -> int:
     """Draw the charts of a file into a folder; the exit code."""
-    import vl_convert
-
-    from accelmark.report.charts import Chart, to_svg
+    from accelmark.report.charts import Chart, picture, to_svg
 
     for name, spec in json.loads(file.read_text(encoding="utf-8")):
         svg = to_svg(Chart(name=name, page="", title="", description="", spec=spec, marks=0))
-        # From the SVG: drawing the specification a second time would take twice as long.
-        png = vl_convert.svg_to_png(on_white(svg), scale=SCALE)
+        png = picture(svg)
         try:
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
             (folder / f"{name}.png").write_bytes(png)
@@ -111,12 +103,6 @@ def main(file: Path, folder: Path) -> int:
             print(error.strerror, file=sys.stderr)
             return _CANNOT_WRITE
     return 0
-
-
-def on_white(svg: str) -> str:
-    """A drawing on white in place of no ground at all, for print and for slides."""
-    start = svg.index(">", svg.index("<svg")) + 1
-    return f'{svg[:start]}<rect width="100%" height="100%" fill="white"/>{svg[start:]}'
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from accelmark.errors import CannotWriteError
 from accelmark.report import assets
-from accelmark.report.pictures import NAME, drawing
+from accelmark.report.folder import plain
+from accelmark.report.pictures import drawing
 from accelmark.report.view import FACETS, Cell, Line, Machine, Page, RecordView, Site, Table
 from accelmark.text import safe
 
@@ -415,8 +416,6 @@ def _data(folder: Path, name: str, content: str) -> int:
 
 
 def _text(folder: Path, name: str, content: str) -> int:
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no plain file name")
     data = content.encode("utf-8", "replace")
-    (folder / name).write_bytes(data)
+    (folder / plain(name)).write_bytes(data)
     return len(data)

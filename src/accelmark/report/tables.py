@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from accelmark.audit import Finding
+from accelmark.audit import Finding, doubts
 from accelmark.names import read
 from accelmark.published import is_figure
 from accelmark.record import USABLE, Record, Source, Status
@@ -37,11 +37,11 @@ class Definition:
 
 def build(records: Iterable[Record], findings: Sequence[Finding] = ()) -> list[Table]:
     """All tables that have a line. Lines keep the order of the Records."""
-    doubts = doubts_of(findings)
+    doubted = doubts_of(findings)
     lines: dict[str, list[Line]] = {definition.name: [] for definition in TABLES}
     for record in records:
         definition = next(each for each in TABLES if each.member(record))
-        lines[definition.name].append(_line(record, definition, doubts))
+        lines[definition.name].append(_line(record, definition, doubted))
     return [
         Table(
             name=definition.name,
@@ -57,20 +57,18 @@ def build(records: Iterable[Record], findings: Sequence[Finding] = ()) -> list[T
 
 
 def doubts_of(findings: Iterable[Finding]) -> Mapping[str, list[str]]:
-    """What the audit doubts of each Record, in words, by its id. Notes are no doubts."""
-    doubts: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding.severity != "note":
-            for identity in finding.records:
-                doubts.setdefault(identity, []).append(f"{finding.severity}: {finding.message}")
-    return doubts
+    """What the audit doubts of each Record, in words, by its id."""
+    return {
+        identity: [f"{finding.severity}: {finding.message}" for finding in found]
+        for identity, found in doubts(findings).items()
+    }
 
 
-def _line(record: Record, definition: Definition, doubts: Mapping[str, list[str]]) -> Line:
+def _line(record: Record, definition: Definition, doubted: Mapping[str, list[str]]) -> Line:
     return Line(
         id=record.id,
         cells=tuple(show(record) for _, show in definition.columns),
-        flags=tuple(flags(record, doubts.get(record.id, []))),
+        flags=tuple(flags(record, doubted.get(record.id, []))),
         facets={
             "network": safe(record.job.network),
             "accelerator": safe(record.system.accelerator.name),
@@ -82,7 +80,7 @@ def _line(record: Record, definition: Definition, doubts: Mapping[str, list[str]
     )
 
 
-def flags(record: Record, doubts: Sequence[str]) -> Iterable[Flag]:
+def flags(record: Record, doubted: Sequence[str]) -> Iterable[Flag]:
     """Every reason to look twice at a Record."""
     if record.job.size == "tiny":
         yield Flag("tiny", "the network with small numbers: never comparable with a full one")
@@ -90,7 +88,7 @@ def flags(record: Record, doubts: Sequence[str]) -> Iterable[Flag]:
         yield Flag("noisy", safe("; ".join(record.reasons)) or "the interval is wider than was asked for")
     elif record.status not in USABLE:
         yield Flag("failed", safe("; ".join([record.status.value, *record.reasons])))
-    for doubt in doubts:
+    for doubt in doubted:
         yield Flag("doubtful", safe(doubt))
 
 

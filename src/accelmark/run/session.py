@@ -290,7 +290,7 @@ def scaling(record: Record, others: Sequence[Record]) -> Scaling | None:
     ]
     if not found:
         return None
-    reference = max(found, key=lambda other: other.started_at or datetime.min.replace(tzinfo=UTC))
+    reference = max(found, key=lambda other: other.when)
     assert reference.metrics.throughput is not None  # noqa: S101 - usable Records have one
     on_cpu = record.system.accelerator.kind == "cpu"
     resources = 1 if on_cpu else record.job.accelerators
@@ -323,7 +323,7 @@ def ceiling_share(record: Record, others: Sequence[Record]) -> CeilingShare | No
     ]
     if not found:
         return None
-    reference = max(found, key=lambda other: other.started_at or datetime.min.replace(tzinfo=UTC))
+    reference = max(found, key=lambda other: other.when)
     assert reference.metrics.throughput is not None  # noqa: S101 - filtered above
     samples = job.batch_size * job.accelerators * int(job.parameters.get("gradient_accumulation", 1))
     rate = metrics.flops_per_sample * samples / metrics.step_s

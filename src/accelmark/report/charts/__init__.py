@@ -22,14 +22,14 @@ from accelmark.report.charts.efficiency import efficiency_charts
 from accelmark.report.charts.load import load_charts
 from accelmark.report.charts.material import Material, material
 from accelmark.report.charts.normalised import normalised_charts
-from accelmark.report.charts.render import to_png, to_svg
+from accelmark.report.charts.render import picture, to_png, to_svg
 from accelmark.report.charts.samples import record_chart
 from accelmark.report.charts.speed_up import speed_up_charts
 from accelmark.report.charts.tables import convergence_charts, ratio_charts
 from accelmark.report.charts.theme import config, theme
 from accelmark.report.charts.time_to_train import time_to_train_charts
 
-__all__ = ["SELECTOR", "Chart", "charts", "config", "record_chart", "theme", "to_png", "to_svg"]
+__all__ = ["SELECTOR", "Chart", "charts", "config", "picture", "record_chart", "theme", "to_png", "to_svg"]
 
 #: More charts than this on a page nobody looks at; those with most marks are kept.
 MAX_PER_PAGE = 24

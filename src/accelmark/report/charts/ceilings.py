@@ -6,7 +6,6 @@ only its flat part could be drawn: the share of the measured matrix-product rate
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from accelmark.record import Record
@@ -14,21 +13,20 @@ from accelmark.report.charts.bars import Bar, Table, bar_chart
 from accelmark.report.charts.chart import Chart
 from accelmark.report.charts.material import (
     Interval,
-    Key,
     Material,
     by,
     cut,
     key,
     labels,
-    left_out,
+    newest,
+    older,
     quotient_factors,
     unit,
-    when,
     word,
     work,
 )
+from accelmark.text import readable
 
-_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _TITLES = {
     "matrix-product": "Matrix products",
     "memory-copy": "Copies within the memory",
@@ -40,14 +38,12 @@ _TITLES = {
 def ceiling_charts(material: Material) -> Iterator[Chart | None]:
     """The measured ceilings of all machines, one chart a kind."""
     for found in by(material.of("ceiling"), lambda r: r.job.network, unit):
-        newest: dict[Key, Record] = {}
-        for record in sorted(found, key=when):
-            newest[key(record, ("size",))] = record
-        names, common = labels(newest)
+        latest = newest(found, lambda record: key(record, ("size",)))
+        names, common = labels(latest)
         top = (
             max(r.metrics.throughput.value for r in found if r.metrics.throughput) if unit(found[0]) else 1.0
         )
-        scale, prefix = _prefix(top, unit(found[0]) or "")
+        scale, prefix = readable(top, unit(found[0]) or "")
         first = found[0]
         printed = prefix + cut(unit(first) or "", 30)
         bars = [
@@ -59,7 +55,7 @@ def ceiling_charts(material: Material) -> Iterator[Chart | None]:
                 ci95=(metric.ci95[0] / scale, metric.ci95[1] / scale) if metric.ci95 else None,
                 records=(record,),
             )
-            for each, record in newest.items()
+            for each, record in latest.items()
             if (metric := record.metrics.throughput)
         ]
         title = _TITLES.get(first.job.network, cut(first.job.network))
@@ -73,23 +69,10 @@ def ceiling_charts(material: Material) -> Iterator[Chart | None]:
                 what=f"The measured ceiling in {printed}",
                 axis=printed,
                 identity=(first.job.network, unit(first)),
-                notes=(
-                    left_out(
-                        len(found) - len(newest),
-                        "older Record of the same conditions",
-                        "older Records of the same conditions",
-                    ),
-                ),
+                notes=(older(len(found) - len(latest)),),
             ),
             material,
         )
-
-
-def _prefix(value: float, unit_of: str) -> tuple[float, str]:
-    if not unit_of.startswith(("FLOP/", "B/")):
-        return 1.0, ""
-    power = min(max(0, math.floor(math.log10(value) / 3)), len(_PREFIXES) - 1)
-    return 1000.0**power, _PREFIXES[power]
 
 
 def share_charts(material: Material) -> Iterator[Chart | None]:
@@ -100,11 +83,9 @@ def share_charts(material: Material) -> Iterator[Chart | None]:
 
 
 def _share_chart(found: Sequence[Record], by_id: Mapping[str, Record], material: Material) -> Chart | None:
-    newest: dict[Key, Record] = {}
-    for record in sorted(found, key=when):
-        newest[(("network", record.job.network), *key(record))] = record
-    names, common = labels(key(record, ("task",)) for record in newest.values())
-    ordered = sorted(newest.values(), key=work)
+    latest = newest(found, lambda record: (("network", record.job.network), *key(record)))
+    names, common = labels(key(record, ("task",)) for record in latest.values())
+    ordered = sorted(latest.values(), key=work)
     bars = []
     for record in ordered:
         ceiling = record.metrics.ceiling
@@ -136,11 +117,7 @@ def _share_chart(found: Sequence[Record], by_id: Mapping[str, Record], material:
         percent=True,
         computed=True,
         notes=(
-            left_out(
-                len(found) - len(newest),
-                "older Record of the same conditions",
-                "older Records of the same conditions",
-            ),
+            older(len(found) - len(latest)),
             f"{above} above 100 %, which cannot be: the fault is ours, in the ceiling or in the count of "
             f"operations"
             if above

@@ -9,16 +9,15 @@ from accelmark.record import Record
 from accelmark.report.charts.bars import Bar, Table, bar_chart
 from accelmark.report.charts.chart import Chart
 from accelmark.report.charts.material import (
-    Key,
     Material,
     by,
     cut,
     key,
     labels,
-    left_out,
+    newest,
     odd_size,
+    older,
     same_work,
-    when,
     work,
 )
 
@@ -68,10 +67,8 @@ def _heading(record: Record) -> str:
 
 
 def _chart(records: list[Record], material: Material) -> Chart | None:
-    newest: dict[Key, Record] = {}
-    for record in sorted(records, key=when):
-        newest[key(record, ("size", "task", "rules"))] = record
-    ordered = sorted(newest.values(), key=lambda record: record.job.batch_size or 0)
+    latest = newest(records, lambda record: key(record, ("size", "task", "rules")))
+    ordered = sorted(latest.values(), key=lambda record: record.job.batch_size or 0)
     names, common = labels(key(record, ("size", "task", "rules", "batch")) for record in ordered)
     first = ordered[0]
     task, scenario = first.job.parameters.get("task"), first.job.scenario
@@ -104,12 +101,6 @@ def _chart(records: list[Record], material: Material) -> Chart | None:
             _unit(first),
             first.metrics.power_basis or "not-stated",
         ),
-        notes=(
-            left_out(
-                len(records) - len(newest),
-                "older Record of the same conditions",
-                "older Records of the same conditions",
-            ),
-        ),
+        notes=(older(len(records) - len(latest)),),
     )
     return bar_chart(bars, table, material)

@@ -22,7 +22,6 @@ from accelmark.report.charts.material import (
     sentences,
     state,
     state_notes,
-    when,
 )
 from accelmark.report.charts.theme import DASHES, config
 from accelmark.text import number
@@ -68,11 +67,11 @@ def line_chart(points: Sequence[Point], plan: Plan, material: Material) -> Chart
     series: dict[Key, dict[float, Point]] = {}
     older = 0
     # The newest of several in one place; of those without a time the last read.
-    for point in sorted(points, key=lambda point: when(point.record)):
+    for point in sorted(points, key=lambda point: point.record.when):
         placed = series.setdefault(key(point.record, plan.without), {})
         older += point.x in placed
         placed[point.x] = point
-    kept = sorted(series, key=lambda each: max(when(p.record) for p in series[each].values()), reverse=True)
+    kept = sorted(series, key=lambda each: max(p.record.when for p in series[each].values()), reverse=True)
     dropped = len(kept) - MAX_SERIES
     shown = sorted(kept[:MAX_SERIES])
     room = max(2, MAX_POINTS // max(1, len(shown)))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from accelmark import names
-from accelmark.audit.finding import Finding
+from accelmark.audit import Finding, doubts
 from accelmark.compare import study
 from accelmark.compare.conditions import HOW_CHOSEN
 from accelmark.job import Scalar
@@ -55,12 +54,8 @@ class Point:
 
 def material(records: Iterable[Record], findings: Iterable[Finding] = ()) -> Material:
     """Records whose figures are results, with the doubts that are more than notes."""
-    doubts: dict[str, str] = {}
-    for finding in findings:
-        if finding.severity != "note":
-            for identity in finding.records:
-                doubts.setdefault(identity, finding.rule)
-    return Material(tuple(record for record in records if record.status in USABLE), doubts)
+    gravest = {identity: found[0].rule for identity, found in doubts(findings).items()}
+    return Material(tuple(record for record in records if record.status in USABLE), gravest)
 
 
 def cut(text: object, limit: int = MAX_LABEL) -> str:
@@ -125,12 +120,12 @@ def positive(value: Scalar | None) -> float | None:
     return float(value)
 
 
-def when(record: Record) -> datetime:
-    """When a Record was measured, to order by; one without a time is older than any with one."""
-    started = record.started_at
-    if started is None:
-        return datetime.min.replace(tzinfo=UTC)
-    return started if started.tzinfo else started.replace(tzinfo=UTC)
+def newest(records: Iterable[Record], place: Callable[[Record], Key]) -> dict[Key, Record]:
+    """The newest Record of each place, in the order in which places were first measured."""
+    found: dict[Key, Record] = {}
+    for record in sorted(records, key=lambda record: record.when):
+        found[place(record)] = record
+    return found
 
 
 def state(record: Record) -> str:
@@ -239,6 +234,11 @@ def left_out(count: int, one: str, several: str) -> str:
     return (
         f"{count} {one} is not drawn" if count == 1 else f"{count} {several} are not drawn" if count else ""
     )
+
+
+def older(count: int) -> str:
+    """What is said of Records that a newer one of the same conditions stands for."""
+    return left_out(count, "older Record of the same conditions", "older Records of the same conditions")
 
 
 def sentences(parts: Iterable[str]) -> str:

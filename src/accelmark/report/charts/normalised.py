@@ -23,7 +23,6 @@ from accelmark.report.charts.material import (
     cut,
     left_out,
     network_title,
-    when,
     word,
 )
 from accelmark.text import safe
@@ -151,7 +150,7 @@ def _is_reference(record: Record, chosen: _Chosen) -> bool:
 
 
 def _newest_series(records: Sequence[Record]) -> tuple[list[Record], int]:
-    newest = sorted(records, key=when, reverse=True)
+    newest = sorted(records, key=lambda record: record.when, reverse=True)
     series = list(dict.fromkeys((study.system_name(r), r.job.precision) for r in newest))
     kept = set(series[:MAX_SERIES])
     return [r for r in records if (study.system_name(r), r.job.precision) in kept], max(

@@ -23,7 +23,6 @@ from accelmark.report.charts.material import (
     quotient,
     quotient_factors,
     same_work,
-    when,
     work,
 )
 
@@ -66,7 +65,7 @@ def _load(record: Record) -> tuple[object, ...]:
 
 def _chart(records: list[Record], material: Material) -> Chart | None:
     singles: dict[tuple[object, ...], list[Record]] = {}
-    for record in sorted(records, key=when, reverse=True):
+    for record in sorted(records, key=lambda record: record.when, reverse=True):
         if record.job.accelerators == 1:
             singles.setdefault(_load(record), []).append(record)
     points: list[Point] = []

@@ -14,8 +14,8 @@ from accelmark.report.charts.material import (
     cut,
     key,
     labels,
-    left_out,
-    when,
+    newest,
+    older,
     word,
     work,
 )
@@ -69,10 +69,8 @@ def convergence_charts(material: Material) -> Iterator[Chart | None]:
         if record.metrics.time_to_train_min and "rules" not in record.job.parameters
     ]
     for found in by(records, lambda r: r.job.framework):
-        newest: dict[Key, Record] = {}
-        for record in sorted(found, key=when):
-            newest[(("work", work(record)), *key(record))] = record
-        ordered = sorted(newest.values(), key=work)
+        latest = newest(found, lambda record: (("work", work(record)), *key(record)))
+        ordered = sorted(latest.values(), key=work)
         # Each network has its own conditions, and only these need telling apart.
         names = {
             (work(one), each): label
@@ -105,13 +103,7 @@ def convergence_charts(material: Material) -> Iterator[Chart | None]:
                 identity=(framework or "not-stated",),
                 ascending=True,
                 dots=True,
-                notes=(
-                    left_out(
-                        len(found) - len(newest),
-                        "older Record of the same conditions",
-                        "older Records of the same conditions",
-                    ),
-                ),
+                notes=(older(len(found) - len(latest)),),
             ),
             material,
         )
