@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RESULTS ?= results
 SITE ?= site
 
-.PHONY: install bench test check schema catalog bench-overhead bench-importers gpu-check clean
+.PHONY: install bench test check schema catalog bench-overhead bench-importers bench-report gpu-check clean
 
 install: $(VENV)/installed
 
@@ -40,6 +40,9 @@ bench-overhead: install
 
 bench-importers: install
 	$(BIN)/python bench/importers.py
+
+bench-report: install
+	$(BIN)/python bench/report.py
 
 # On a machine with an NVIDIA GPU, without network: uses .venv if it is there, else a Python that has PyTorch.
 gpu-check:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from accelmark.cli.report import report
 from accelmark.errors import CannotWriteError, UnreadableInputError, UsageError
-from accelmark.report import texts
+from accelmark.report import record_pages
 from accelmark.report.site import views
 from accelmark.store import Store
 from tests.records import record
@@ -91,11 +91,33 @@ def test_wrong_words_are_one_sentence(results: Path, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.tex"]
 
 
-def test_several_processes_say_what_one_would(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_write_what_one_would(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = sorted(str(path) for path in results.iterdir())
-    alone = list(texts.texts(paths, [record("three"), record("two")], {}))
-    assert [identity for identity, _ in alone] == ["one", "two", "three"]
-    assert alone[0] == texts.record_text(next(views([record("one")], {})))
-    monkeypatch.setattr(texts, "MANY", 1)
-    monkeypatch.setattr(texts, "CHUNK", 1)
-    assert list(texts.texts(paths, [record("three"), record("two")], {})) == alone
+    others = [record("three"), record("two")]
+
+    def written(folder: Path) -> dict[str, Any]:
+        folder.mkdir()
+        with record_pages.writing(paths, others, {"one": ["error: why"]}, folder) as places:
+            where = list(places)
+        assert [identity for identity, _ in where] == ["one", "two", "three", "two"]
+        record_pages.write_index(where, folder)
+        return {identity: _content(folder, part)[identity] for identity, part in reversed(where)}
+
+    alone = written(tmp_path / "alone")
+    assert alone["one"] == json.loads(
+        record_pages.text(next(views([record("one")], {"one": ["error: why"]})))
+    )
+    assert alone["one"]["flags"] == [["doubtful", "error: why"]]
+    monkeypatch.setattr(record_pages, "MANY", 1)
+    monkeypatch.setattr(record_pages, "CHUNK", 1)
+    assert written(tmp_path / "shared") == alone
+    names = {path.name for path in (tmp_path / "shared").iterdir()}
+    assert names == {"records-0-0.js", "records-1-0.js", "records-others-0.js", "index-0.js"}
+
+
+def _content(folder: Path, part: str) -> dict[str, Any]:
+    text = (folder / f"records-{part}.js").read_text(encoding="ascii")
+    records = json.loads(text.removeprefix(f'accelmark("records-{part}",').removesuffix(");\n"))
+    return {each["id"]: each for each in records}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,8 @@ from accelmark.audit import audit
 from accelmark.compare.pairs import pair_up
 from accelmark.job import Job
 from accelmark.record import Metrics, Record, Samples, Status
-from accelmark.report import render
+from accelmark.report import folder, record_pages, render
+from accelmark.report.charts import charts
 from accelmark.report.site import Content, make, views
 from accelmark.report.tables import doubts_of
 from accelmark.report.view import RecordView, Site
@@ -131,21 +131,20 @@ class Built:
         return (self.folder / f"{render.file_name(page)}.html").as_uri()
 
 
-def build(site: Site, records: Sequence[RecordView], folder: Path, pictures: bool = True) -> Built:
-    with pytest.MonkeyPatch.context() as patch:
-        if not pictures:
-            patch.setattr(render, "drawing", lambda _charts, _folder: nullcontext())
-        render.write(site, iter(records), folder)
-    return Built(folder, site, records)
+def build(site: Site, records: Sequence[RecordView], out: Path) -> Built:
+    """The site on the disk, but for pictures of its charts, which take longest."""
+    folder.prepare(out, True, folder.PARTS)
+    render.write(site, record_pages.write(records, out / "data", "all"), out)
+    return Built(out, site, records)
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """All published rows and our own Records beside them; no pictures of its charts, which take longest."""
+    """All published rows and our own Records beside them."""
     own, others = measured(), published.load("published")
     records = [*own, *others]
     findings = audit(records)
     made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-    site = make(Content(records, findings, pairing=pair_up(own, others, []), made=made))
-    folder = tmp_path_factory.mktemp("site")
-    return build(site, list(views(records, doubts_of(findings))), folder, pictures=False)
+    drawn = charts(records, findings=findings)
+    site = make(Content(records, findings, drawn, pair_up(own, others, []), made=made))
+    return build(site, list(views(records, doubts_of(findings))), tmp_path_factory.mktemp("site"))

@@ -490,9 +490,18 @@ def test_windows_of_a_record() -> None:
     sensors = [Sample(time_s=i, clock_mhz=1000 + i, power_w=200 + i) for i in range(3)]
     chart = record_chart(record(samples=Samples(windows=measured, warm_up=warm, telemetry=sensors)))
     assert chart is not None
-    assert [row["value"] for row in rows(chart)] == [100] * 4 + [110] * 4 + [50] * 2
-    assert [row["from"] for row in rows(chart)][:4] == [0, 0.5, 1, 1.5]
     assert drawn_marks(chart) == chart.marks == 10
+    said = re.findall(r'aria-label="(process [^"]*)"', to_svg(chart))
+    rates = [100] * 4 + [110] * 4 + [50] * 2
+    phases = ["measured"] * 8 + ["warm-up"] * 2
+    starts = [0, 0.5, 1, 1.5] * 2 + [0, 0.5]
+    assert said == [
+        f"process {1 + (4 <= place < 8)}, {phase}, {start:.3f} to {start + 0.5:.3f} s, "
+        f"{window.steps} steps: {rate} images/s"
+        for place, (rate, phase, start, window) in enumerate(
+            zip(rates, phases, starts, [*measured, *warm], strict=True)
+        )
+    ]
     assert chart.spec["layer"][0]["data"]["values"] == [{"from": 0, "to": 1.0}]
     svg = to_svg(chart)
     assert "Clock (MHz)" in svg

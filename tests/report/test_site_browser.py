@@ -16,8 +16,9 @@ from accelmark import conclude
 from accelmark.errors import CannotWriteError
 from accelmark.job import Job
 from accelmark.record import Metrics, Origin, Record
-from accelmark.report import render
-from accelmark.report.charts import SELECTOR, Chart
+from accelmark.report import record_pages, render
+from accelmark.report.charts import SELECTOR, Chart, charts
+from accelmark.report.pictures import drawing
 from accelmark.report.site import Content, make, views
 from accelmark.report.view import Cell, Column, Flag, Line, Machine, Page, RecordView, Site, Table
 from accelmark.system import Accelerator, System
@@ -406,8 +407,8 @@ def test_a_table_leads_to_the_records_page_and_another_one_can_be_opened_there(
 def test_the_index_and_the_records_are_in_parts(
     context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(render, "RECORD_PART", 2_000)
-    monkeypatch.setattr(render, "INDEX_PART", 500)
+    monkeypatch.setattr(record_pages, "PART", 2_000)
+    monkeypatch.setattr(record_pages, "INDEX_PART", 500)
     ids = [f"räcord/{place}/\U0001f600" for place in range(120)]
     records = [RecordView(identity, f"title {identity}", (("id", identity),)) for identity in ids]
     built = build(Site("Many", "now", (), (Page("overview", "Overview", ""),), ()), records, tmp_path)
@@ -566,6 +567,8 @@ def test_a_hostile_record_is_shown_as_text(context: Any, hostile: Built) -> None
 
 
 def test_nothing_is_written_outside_and_pictures_are_there(hostile: Built) -> None:
+    with drawing([chart for page in hostile.site.pages for chart in page.charts], hostile.folder / "charts"):
+        pass
     assert [path.name for path in hostile.folder.parent.iterdir()] == ["site"]
     assert {path.name for path in (hostile.folder / "charts").iterdir()} == {"hostile.svg", "hostile.png"}
     assert (hostile.folder / "charts" / "hostile.png").read_bytes().startswith(b"\x89PNG")
@@ -579,8 +582,8 @@ def test_nothing_is_written_outside_and_pictures_are_there(hostile: Built) -> No
 
 def test_a_chart_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     chart = Chart("../evil", "training", "", "", {}, 0)
-    with pytest.raises(ValueError, match="no plain file name"):
-        render.write(Site("", "", (), (Page("training", "", "", (), (chart,)),), ()), [], tmp_path)
+    with pytest.raises(ValueError, match="no plain file name"), drawing([chart], tmp_path):
+        pass
 
 
 def test_a_folder_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
@@ -591,8 +594,8 @@ def test_a_folder_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
 def test_a_hostile_record_passes_the_whole_way(context: Any, tmp_path: Path) -> None:
     """From Records, with all that makes texts harmless on the way."""
     records = [_hostile_record(batch) for batch in (1, 2, 4, 8)]
-    site = make(Content(records, title=SCRIPT))
-    built = build(site, list(views(records, {})), tmp_path, pictures=False)
+    site = make(Content(records, charts=charts(records), title=SCRIPT))
+    built = build(site, list(views(records, {})), tmp_path)
     heard = Heard()
     for place in site.pages:
         page = open_page(context, built.address(place.name), heard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from accelmark.compare.study import compare as compare_study
 from accelmark.errors import UsageError, unknown
 from accelmark.index import select
 from accelmark.record import Record
-from accelmark.report import export, folder, render, tables
+from accelmark.report import export, folder, record_pages, render, tables
 from accelmark.report.charts import charts, to_png
+from accelmark.report.pictures import drawing
 from accelmark.report.site import Content, make
-from accelmark.report.texts import texts
 from accelmark.store import json_files
 from accelmark.text import safe
 
@@ -47,6 +48,17 @@ class Wanted:
 
 def make_report(wanted: Wanted) -> None:
     """Write what is wanted, and say where."""
+    # Records hold no cycles; looking for them among very many takes a third of the time.
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        _make(wanted)
+    finally:
+        if collected:
+            gc.enable()
+
+
+def _make(wanted: Wanted) -> None:
     if wanted.format not in FORMATS:
         raise unknown("format", wanted.format, FORMATS)
     if not wanted.paths and not wanted.beside:
@@ -61,33 +73,35 @@ def make_report(wanted: Wanted) -> None:
         if wanted.baseline not in systems:
             raise unknown("system", wanted.baseline, map(safe, systems))
     out = wanted.out or Path("site" if wanted.format == "html" else "report")
+    allow = words("--allow", wanted.allow) or []
+    check_allowed(allow, records)
     findings = audit(records)
-    if wanted.format == "png":
-        folder.prepare(out, wanted.force)
-        drawn = charts(records, wanted.baseline, findings)
-        for chart in drawn:
-            folder.write(out, f"{chart.name}.png", to_png(chart))
-        typer.echo(f"{len(drawn)} charts written to {safe(out)}")
-        return
-    if wanted.format != "html":
+    if wanted.format not in ("html", "png"):
         folder.prepare(out, wanted.force)
         written = export.write(tables.build(records, findings), wanted.format, out)
         typer.echo(f"written: {', '.join(safe(path) for path in written)}")
         return
-    allow = words("--allow", wanted.allow) or []
-    check_allowed(allow, records)
-    content = Content(
-        records,
-        findings,
-        pairing=pair_up(own, others, allow) if own and others else None,
-        study=_study(wanted.beside),
-        baseline=wanted.baseline,
-        title=wanted.title,
-    )
-    site = make(content)
-    folder.prepare(out, wanted.force)
+    drawn = charts(records, wanted.baseline, findings)
+    if wanted.format == "png":
+        folder.prepare(out, wanted.force)
+        for chart in drawn:
+            folder.write(out, f"{chart.name}.png", to_png(chart))
+        typer.echo(f"{len(drawn)} charts written to {safe(out)}")
+        return
+    folder.prepare(out, wanted.force, folder.PARTS)
     files = sorted(map(os.fspath, json_files(wanted.paths)))
-    render.write_texts(site, texts(files, others, tables.doubts_of(findings)), out)
+    doubts = tables.doubts_of(findings)
+    # Pictures and Records in full take longest: other processes make them while this one does the rest.
+    with drawing(drawn, out / "charts"), record_pages.writing(files, others, doubts, out / "data") as places:
+        content = Content(
+            records,
+            findings,
+            charts=drawn,
+            pairing=pair_up(own, others, allow) if own and others else None,
+            study=_study(wanted.beside),
+            title=wanted.title,
+        )
+        render.write(make(content), places, out)
     typer.echo(f"{len(records):,} Records in {safe(out)}: open {safe(out / 'index.html')}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from accelmark.errors import CannotWriteError
@@ -23,8 +24,8 @@ def plain(name: str) -> str:
     return name
 
 
-def prepare(out: Path, force: bool) -> None:
-    """Make the folder, empty of an earlier report.
+def prepare(out: Path, force: bool, parts: Sequence[str] = ()) -> None:
+    """Make the folder, empty of an earlier report, and `parts` in it.
 
     A `CannotWriteError` if it cannot be made, or holds something that is no report and `force` is not given;
     with `force` what is there stays, but for files of the same names.
@@ -44,6 +45,8 @@ def prepare(out: Path, force: bool) -> None:
         (out / MARKER).write_text(
             "A report of accelmark's: made anew by accelmark report.\n", encoding="utf-8"
         )
+        for part in parts:
+            (out / plain(part)).mkdir(exist_ok=True)
     except OSError as error:
         raise CannotWriteError(
             f"cannot write {safe(out)}: {error.strerror}; choose another folder with --out."

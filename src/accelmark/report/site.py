@@ -14,7 +14,7 @@ from accelmark.compare.study import Comparison
 from accelmark.names import facts
 from accelmark.record import USABLE, Record, Source
 from accelmark.report import tables
-from accelmark.report.charts import Chart, charts, record_chart
+from accelmark.report.charts import Chart, record_chart
 from accelmark.report.fields import fields
 from accelmark.report.view import Cell, Column, Flag, Line, Machine, Page, RecordView, Site, Table
 from accelmark.store import file_name
@@ -50,9 +50,9 @@ class Content:
 
     records: Sequence[Record]
     findings: Sequence[Finding] = ()
+    charts: Sequence[Chart] = ()
     pairing: Pairing | None = None
     study: Comparison | None = None
-    baseline: str | None = None
     title: str = "Deep-learning performance"
     made: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -62,13 +62,12 @@ def make(content: Content) -> Site:
     found = tables.build(content.records, content.findings)
     if content.pairing is not None and content.pairing.pairs:
         found.insert(0, _comparisons(content.pairing))
-    drawn = charts(content.records, content.baseline, content.findings)
     machines = tuple(_machines(content.records))
     return Site(
         title=content.title,
         made=f"{content.made:%Y-%m-%d %H:%M} UTC",
         headlines=tuple(_headlines(content)),
-        pages=tuple(_pages(found, drawn, bool(machines))),
+        pages=tuple(_pages(found, content.charts, bool(machines))),
         machines=machines,
     )
 

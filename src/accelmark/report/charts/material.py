@@ -62,6 +62,9 @@ def cut(text: object, limit: int = MAX_LABEL) -> str:
     """Text from a Record, harmless and short."""
     # Cut before it is made safe too: a megabyte need not be looked at character by character.
     shown = safe(str(text)[: limit + 1])
+    if shown == "__proto__":
+        # Vega keeps categories as keys of JavaScript objects, where this one is taken.
+        return '"__proto__"'
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 

@@ -7,6 +7,8 @@ from accelmark.report.charts.theme import theme
 
 #: Pictures have no page to fill; so wide is a chart then.
 WIDTH = 720
+#: The font that vl-convert brings along, so that pictures are the same on every machine; then its doubles.
+FONT = "'Liberation Sans', Arial, Helvetica, sans-serif"
 
 
 def to_svg(chart: Chart, dark: bool = False) -> str:
@@ -36,4 +38,5 @@ def picture(svg: str, scale: float = 2) -> bytes:
 def _fixed(spec: Spec, dark: bool) -> Spec:
     fixed = theme(spec, dark)
     fixed["width"] = WIDTH
+    fixed["config"]["font"] = FONT
     return fixed

@@ -7,9 +7,8 @@ from typing import Any
 
 from accelmark.record import Record, Window
 from accelmark.report.charts.chart import DATA, Chart, Spec, slug
-from accelmark.report.charts.marks import columns, heading, words
+from accelmark.report.charts.marks import columns, words
 from accelmark.report.charts.material import cut, is_tiny, left_out, sentences, work
-from accelmark.report.charts.theme import config
 from accelmark.text import number
 
 #: More windows than this would lie on one another.
@@ -36,12 +35,12 @@ def _windows(record: Record) -> Chart:
     metric = record.metrics.throughput
     unit = cut(metric.unit, 30) if metric else "units/s"
     rows = [
-        *(_row(window, "measured", unit) for window in _thin(record.samples.windows, MAX_WINDOWS)),
-        *(_row(window, "warm-up", unit) for window in _thin(record.samples.warm_up, MAX_WINDOWS)),
+        *(_row(window, "measured") for window in _thin(record.samples.windows, MAX_WINDOWS)),
+        *(_row(window, "warm-up") for window in _thin(record.samples.warm_up, MAX_WINDOWS)),
     ]
-    measured = [row for row in rows if row["phase"] == "measured"]
-    processes = list(dict.fromkeys(sorted(row["process"] for row in rows)))
-    slow, fast = (choose(row["value"] for row in measured) for choose in (min, max))
+    rates = [row["units"] / row["seconds"] for row in rows]
+    measured = [rate for rate, row in zip(rates, rows, strict=True) if row["phase"] == "measured"]
+    processes = [f"process {process}" for process in sorted({row["process"] for row in rows})]
     title = f"{work(record)}: throughput of each window over time{' (tiny)' if is_tiny(record) else ''}"
     interval = _words(metric.ci95) if metric and metric.ci95 else ""
     return Chart(
@@ -50,10 +49,11 @@ def _windows(record: Record) -> Chart:
         title=title,
         description=(
             f"{title}: {len(measured)} measured windows of {len(processes)} "
-            f"process{'es' if len(processes) != 1 else ''}, from {number(slow)} to {number(fast)} {unit}"
+            f"process{'es' if len(processes) != 1 else ''}, from {number(min(measured))} to "
+            f"{number(max(measured))} {unit}"
             + (f"; together {number(metric.value)} {unit}{interval}." if metric else ".")
         ),
-        spec=_spec(record, rows, processes, title, unit),
+        spec=_spec(record, rows, rates, processes, unit),
         marks=len(rows),
         note=sentences(
             [
@@ -74,28 +74,48 @@ def _words(ci95: tuple[float, float]) -> str:
     return f", 95 % interval {number(ci95[0])} to {number(ci95[1])}"
 
 
-def _row(window: Window, phase: str, unit: str) -> dict[str, Any]:
-    process, start, end = f"process {window.process + 1}", window.start_s, window.start_s + window.seconds
-    rate = window.units / window.seconds
-    where = f"{process}, {phase}, {start:.3f} to {end:.3f} s, {window.steps} steps"
+def _row(window: Window, phase: str) -> dict[str, Any]:
+    """A window as it is in the Record; the drawing computes the rest, which keeps a Record's page small."""
     return {
-        "x": (start + end) / 2,
-        "from": start,
-        "to": end,
-        "value": rate,
-        "process": process,
         "phase": phase,
-        "about": f"{where}: {rate:,.6g} {unit}",
+        "process": window.process + 1,
+        "from": window.start_s,
+        "seconds": window.seconds,
+        "units": window.units,
+        "steps": window.steps,
     }
 
 
-def _spec(record: Record, rows: list[dict[str, Any]], processes: list[str], title: str, unit: str) -> Spec:
+def _computed() -> list[Spec]:
+    """What the drawing computes of each window; the unit is a parameter, so no text is in an expression."""
+    return [
+        {"calculate": expression, "as": name}
+        for name, expression in (
+            ("to", "datum.from + datum.seconds"),
+            ("x", "datum.from + datum.seconds / 2"),
+            ("value", "datum.units / datum.seconds"),
+            ("of", "'process ' + datum.process"),
+            (
+                "about",
+                "datum.of + ', ' + datum.phase + ', ' + format(datum.from, '.3f') + ' to ' + "
+                "format(datum.to, '.3f') + ' s, ' + datum.steps + ' steps: ' + "
+                "format(datum.value, ',.6~r') + ' ' + unit",
+            ),
+        )
+    ]
+
+
+def _spec(
+    record: Record,
+    rows: list[dict[str, Any]],
+    rates: list[float],
+    processes: list[str],
+    unit: str,
+) -> Spec:
     metric, warm = record.metrics.throughput, record.samples.warm_up
     sensors = _sensors(record)
     height = PANEL + (GAP + SENSOR) * len(sensors)
-    values = [row["value"] for row in rows]
-    if metric and metric.ci95:
-        values += metric.ci95
+    values = [*rates, *(metric.ci95 or () if metric else ())]
     x = {
         "field": "x",
         "type": "quantitative",
@@ -131,7 +151,7 @@ def _spec(record: Record, rows: list[dict[str, Any]], processes: list[str], titl
     panel: list[Spec] = []
     if metric:
         panel += _level(metric.value, metric.ci95)
-    stroke = {"field": "process", "type": "nominal", "scale": domain, "legend": legend}
+    stroke = {"field": "of", "type": "nominal", "scale": domain, "legend": legend}
     panel.append(
         {
             "mark": {"type": "rule", "strokeWidth": 1, "aria": False},
@@ -157,24 +177,24 @@ def _spec(record: Record, rows: list[dict[str, Any]], processes: list[str], titl
                     "condition": {"test": "datum.phase === 'warm-up'", "value": 0},
                     "value": 1,
                 },
-                **words(rows),
+                "description": {"field": "about", "type": "nominal"},
+                "tooltip": {"field": "about", "title": "window", "type": "nominal"},
             },
         }
     )
-    layers.append({"layer": panel})
+    layers.append({"transform": _computed(), "layer": panel})
     for place, (name, readings) in enumerate(sensors.items()):
         top = PANEL + GAP + place * (GAP + SENSOR)
         layers.append(_sensor(name, readings, top))
     return {
-        "title": heading(title, cut(record.id)),
         "width": "container",
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
+        "params": [{"name": "unit", "value": unit}],
         "data": {"values": rows},
         "layer": layers,
         # Each sensor has a scale of its own, which ends in a panel of its own below the windows.
         "resolve": {"scale": {"y": "independent"}},
-        "config": config(),
     }
 
 
@@ -294,13 +314,11 @@ def _runs(record: Record) -> Chart:
             + (f"; the score is {number(score)} minutes." if score else ".")
         ),
         spec={
-            "title": heading(title, cut(record.id)),
             "width": "container",
             "height": PANEL,
             "autosize": {"type": "fit-x", "contains": "padding"},
             "data": {"values": rows},
             "layer": layers,
-            "config": config(),
         },
         marks=len(rows),
         note=sentences(

@@ -708,7 +708,7 @@
 
   let table32;
 
-  /** CRC-32 of a string's UTF-16 units, low byte first: which part of the index has it (render.py: bucket). */
+  /** CRC-32 of a string's UTF-16 units, low byte first: which part of the index has it (record_pages.py: bucket). */
   function crc32(text) {
     table32 = table32 || Uint32Array.from({ length: 256 }, function (_unused, byte) {
       for (let bit = 0; bit < 8; bit += 1) {
@@ -731,7 +731,7 @@
     if (!entry) {
       return null;
     }
-    const records = await load("records-" + String(entry[1] + 1).padStart(4, "0"));
+    const records = await load("records-" + entry[1]);
     return records.find((each) => each.id === identity) || null;
   }
 
