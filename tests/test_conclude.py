@@ -36,6 +36,11 @@ def test_equal_processes_are_ok() -> None:
     assert combined.reasons == []
 
 
+def test_padding_is_averaged_over_the_processes() -> None:
+    combined = conclude.combine([part(100.0, padding_share=0.2), part(100.0, padding_share=0.3)])
+    assert combined.metrics.padding_share == pytest.approx(0.25)
+
+
 def test_energy_adds_up_and_power_is_energy_over_time() -> None:
     # 10 s at 50 W and 20 s at 80 W: 2,100 J in 30 s; each process ran 20 windows of 50 units.
     combined = conclude.combine(

@@ -166,6 +166,7 @@ def _combine_metrics(parts: Sequence[Metrics], samples: Samples) -> Metrics:
             "memory_peak_gib": _over(parts, "memory_peak_gib", max),
             "host_memory_peak_gib": _over(parts, "host_memory_peak_gib", max),
             "rank_skew": _over(parts, "rank_skew", _mean),
+            "padding_share": _over(parts, "padding_share", _mean),
             "other_cpu_share": _over(parts, "other_cpu_share", max),
             "first_step_s": _over(parts, "first_step_s", _mean),
             "warm_up_s": _over(parts, "warm_up_s", _mean),

@@ -141,8 +141,10 @@ class Metrics(Model):
     `_gib` 2^30 bytes. `memory_peak_gib` is the accelerator's memory, per accelerator and the largest;
     `host_memory_peak_gib` the resident memory of the worker's processes together. `rank_skew` is the mean
     over windows of (slowest - fastest rank) / slowest; `other_cpu_share` the share of the host's CPU time
-    that other processes took while measuring. `flops_per_sample` counts forward and backward of one unit of
-    the batch axis; `ceiling` is the rate of these against what this machine was measured to do.
+    that other processes took while measuring. `padding_share` is how many of the units computed were padding,
+    which no throughput counts; absent where nothing is padded. `flops_per_sample` counts forward and backward
+    of one unit of the batch axis; `ceiling` is the rate of these against what this machine was measured to
+    do.
     `power_basis` says what `power_w`, `energy_j` and `efficiency` (units per joule, written as throughput per
     watt) are of: the accelerators' boards, the whole system at its supply, or the CPU packages.
     `time_to_first_audio_s` and `time_between_chunks_s` are of speech synthesis.
@@ -164,6 +166,7 @@ class Metrics(Model):
     flops_per_sample: PositiveFloat | None = None
     ceiling: CeilingShare | None = None
     scaling: Scaling | None = None
+    padding_share: Annotated[float, Field(ge=0, lt=1)] | None = None
     rank_skew: NonNegative | None = None
     other_cpu_share: NonNegative | None = None
     step_s: PositiveFloat | None = None

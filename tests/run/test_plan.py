@@ -7,8 +7,10 @@ import pytest
 from accelmark.engines.precision import unsupported
 from accelmark.errors import UsageError
 from accelmark.job import Job, Settings
+from accelmark.networks.registry import catalog
 from accelmark.run import suite
-from accelmark.run.plan import Wish, ceilings, plan, targets
+from accelmark.run.plan import Target, Wish, ceilings, plan, targets
+from accelmark.run.suite import Entry
 from accelmark.system import Accelerator, Cpu, System
 
 CPU = System(
@@ -55,6 +57,42 @@ def test_on_two_cores_the_study_has_one_and_two_ranks_and_says_what_is_left_out(
     assert reasons["fp32"] is None
     assert "TF32" in str(reasons["tf32"])
     assert "emulated here" in str(reasons["fp16"])
+
+
+def test_the_vision_suite_has_every_network_that_looks_at_images() -> None:
+    planned, _ = jobs(["vision"], Wish(size="tiny"))
+    assert sorted(p.job.network for p in planned) == sorted(
+        name for name, entry in catalog().items() if entry.domain == "vision"
+    )
+
+
+def test_a_sequence_length_of_ones_own() -> None:
+    (usual,), _ = jobs(["transformer-xl-base"], Wish(size="tiny"))
+    assert usual.job.sequence_length == 32
+    assert usual.flops_per_sample == catalog()["transformer-xl-base"].sizes["tiny"].flops_per_sample
+    (long,), _ = jobs(["transformer-xl-base"], Wish(size="tiny", sequence_length=64))
+    assert (long.job.sequence_length, long.flops_per_sample) == (64, None)
+    with pytest.raises(UsageError, match=r"resnet50-v1\.5 has no sequence length"):
+        jobs(["resnet50-v1.5"], Wish(sequence_length=64))
+    with pytest.raises(UsageError, match=r"resnet50-v1\.5 has one use and takes no --task"):
+        jobs(["resnet50-v1.5"], Wish(task="squad"))
+
+
+def test_a_task_brings_its_sequence_length() -> None:
+    usual = catalog()["transformer-xl-base"]
+    entry = usual.model_copy(update={"tasks": {"answers": 384, "masks": 128}})
+    target = Target(Entry(networks=["transformer-xl-base"]), {"transformer-xl-base": entry})
+
+    def one(**wish):
+        ((planned,), _) = plan([target], Wish(**wish), SETTINGS, CPU)
+        return planned.job.parameters, planned.job.sequence_length
+
+    assert one() == ({"task": "answers"}, 384)
+    assert one(task="masks") == ({"task": "masks"}, 128)
+    assert one(task="masks", sequence_length=512) == ({"task": "masks"}, 512)
+    assert one(task="masks", size="tiny") == ({"task": "masks"}, 32)
+    with pytest.raises(UsageError, match="unknown task of transformer-xl-base 'mask'; did you mean masks"):
+        one(task="mask")
 
 
 def test_what_is_asked_for_and_missing_is_a_record_not_silence() -> None:

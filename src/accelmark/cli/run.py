@@ -26,6 +26,10 @@ def run(
     gradient_accumulation: Annotated[
         int | None, typer.Option(min=1, help="Micro-batches for each optimiser step.")
     ] = None,
+    task: Annotated[str | None, typer.Option(help="What a network with several uses does.")] = None,
+    sequence_length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of each sequence, for networks that have one.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="cuda, rocm, xpu, mps or cpu; else the best here.")
     ] = None,
@@ -67,6 +71,8 @@ def run(
         batch_sizes=options.batch_rules(batch_size),
         accelerators=options.counts("--accelerators", accelerators),
         gradient_accumulation=gradient_accumulation,
+        task=task,
+        sequence_length=sequence_length,
         seed=seed,
     )
     settings = options.settings(

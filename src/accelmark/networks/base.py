@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from accelmark.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     import torch
@@ -17,12 +19,14 @@ class Config:
     """Base of a network's configuration; each network adds its numbers.
 
     `batch_size` is the default per accelerator. `parameters` is the count as published for this size, or
-    `None` where nobody published one. `sequence_length` is in tokens, for networks that have one.
+    `None` where nobody published one. `sequence_length` is in tokens, for networks that have one; `task` is
+    one of the network's `tasks`, if it has any.
     """
 
     batch_size: int
     parameters: int | None = None
     sequence_length: int | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,9 @@ class Network(ABC):
     reference: ClassVar[str]
     #: Raised whenever a change makes new figures incomparable with old ones.
     version: ClassVar[int] = 1
+    #: What a network with several uses can do, with the sequence length that each has at full size; the first
+    #: is what its sizes are configured for.
+    tasks: ClassVar[Mapping[str, int | None]] = {}
     #: `full` is the published configuration, `tiny` the same code with small numbers; a network may have
     #: more, each with a name that says what it is.
     sizes: ClassVar[Mapping[str, Config]]
@@ -69,9 +76,32 @@ class Network(ABC):
         A tree of tuples, lists and dicts with tensors as leaves. Everything random comes from `generator`.
         """
 
+    def configure(self, size: str, task: str | None = None, sequence_length: int | None = None) -> Config:
+        """A size's configuration, for a task and a sequence length other than its own where these are given.
+
+        A `UsageError` says what there is instead of a size, a task or a length that there is not.
+        """
+        if size not in self.sizes:
+            raise unknown(f"size of {self.name}", size, self.sizes)
+        config = self.sizes[size]
+        if task is not None and task != config.task:
+            if task not in self.tasks:
+                raise unknown(f"task of {self.name}", task, self.tasks)
+            length = self.tasks[task] if size == "full" else config.sequence_length
+            config = replace(config, task=task, sequence_length=length, parameters=None)
+        if sequence_length is not None and sequence_length != config.sequence_length:
+            if config.sequence_length is None:
+                raise UsageError(f"{self.name} has no sequence length that could be chosen")
+            config = replace(config, sequence_length=sequence_length)
+        return config
+
     @abstractmethod
     def units(self, batch: Any) -> int:
-        """How many units the batch holds, counted from its shapes (never from values on a device)."""
+        """How many units a batch on the CPU holds, without padding."""
+
+    def padded_units(self, batch: Any) -> int:
+        """How many units a batch on the CPU would hold if padding counted."""
+        return self.units(batch)
 
     @abstractmethod
     def loss(self, module: nn.Module, batch: Any, state: Any) -> tuple[torch.Tensor, Any]:
@@ -91,7 +121,25 @@ class Network(ABC):
 
     @abstractmethod
     def inference_inputs(self, config: Any, batch_size: int, generator: torch.Generator) -> Sequence[Any]:
-        """Positional arguments for `module(...)` in evaluation mode."""
+        """Positional arguments for `inference(module, config)(...)`."""
+
+    def inference(self, module: nn.Module, config: Any) -> nn.Module:
+        """What answers for the trained module, in evaluation mode: with decoding where that belongs to it.
+
+        One module that exports (`torch.export`, ONNX) for any size of the dimensions that `dynamic_shapes`
+        names.
+        """
+        return module.eval()
+
+    def dynamic_shapes(self, config: Any) -> tuple[Any, ...]:
+        """Which dimensions of each of the `inference_inputs` may be of any size, for `torch.export`."""
+        import torch
+
+        inputs = self.inference_inputs(
+            config, max(2, self.least_batch_size), torch.Generator().manual_seed(0)
+        )
+        batch = torch.export.Dim("batch")
+        return tuple({0: batch} for _ in inputs)
 
     #: Largest norm to which gradients are clipped before each optimiser step; `None` does not clip.
     clip_gradient_norm: ClassVar[float | None] = None

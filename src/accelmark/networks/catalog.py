@@ -144,6 +144,7 @@ def catalog_entry(network: Network) -> CatalogEntry:
         paper=network.paper,
         reference=network.reference,
         version=network.version,
+        tasks=dict(network.tasks),
         sizes={name: size_entry(network, config) for name, config in network.sizes.items()},
     )
 

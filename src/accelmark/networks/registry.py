@@ -17,12 +17,16 @@ from importlib import resources
 from pathlib import Path
 
 from accelmark.errors import UsageError, unknown
-from accelmark.job import Model
+from accelmark.job import Job, Model
 from accelmark.networks.base import Network
 
 
 class SizeEntry(Model):
-    """One size of a network in the catalog. `parameters` is counted on the built module."""
+    """One size of a network in the catalog, for its default task.
+
+    `parameters` is counted on the built module; `flops_per_sample` is per unit of the batch axis, forward and
+    backward.
+    """
 
     batch_size: int
     sequence_length: int | None
@@ -32,7 +36,7 @@ class SizeEntry(Model):
 
 
 class CatalogEntry(Model):
-    """A network in the catalog. `flops_per_sample` is per unit of the batch axis, forward and backward."""
+    """A network in the catalog. `tasks` hold the sequence length of each at full size, the default first."""
 
     name: str
     module: str
@@ -46,7 +50,15 @@ class CatalogEntry(Model):
     paper: str
     reference: str
     version: int
+    tasks: dict[str, int | None] = {}
     sizes: dict[str, SizeEntry]
+
+    def flops(self, job: Job) -> float | None:
+        """Operations of training on one sample of a Job, if it is what the catalog counted."""
+        size = self.sizes[job.size]
+        task = job.parameters.get("task")
+        own = task in (None, next(iter(self.tasks), None)) and job.sequence_length == size.sequence_length
+        return size.flops_per_sample if own else None
 
 
 _registered: dict[str, Network] = {}

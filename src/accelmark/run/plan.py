@@ -31,6 +31,8 @@ class Wish:
     batch_sizes: Sequence[BatchRule] | None = None
     accelerators: Sequence[int] | None = None
     gradient_accumulation: int | None = None
+    task: str | None = None
+    sequence_length: int | None = None
     seed: int = 0
 
 
@@ -122,7 +124,8 @@ def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes
         size = wish.size or entry.size
         if size not in network.sizes:
             raise unknown(f"size of {name}", size, network.sizes)
-        parameters: dict[str, Scalar] = {}
+        task, length = _use(network, size, wish)
+        parameters: dict[str, Scalar] = {"task": task} if task else {}
         if isinstance(rule, str) and rule != "default":
             parameters["batch_size_rule"] = rule
         if wish.gradient_accumulation:
@@ -140,7 +143,7 @@ def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes
             batch_size=batch,
             accelerators=count,
             data="synthetic",
-            sequence_length=network.sizes[size].sequence_length,
+            sequence_length=length,
             seed=wish.seed,
             network_version=network.version,
         )
@@ -152,11 +155,24 @@ def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes
                 rule=rule if isinstance(rule, str) and rule != "default" else None,
                 unsupported=cannot_run(job, system, settings.allow_emulated),
                 network_file=target.network_file,
-                flops_per_sample=network.sizes[size].flops_per_sample,
+                flops_per_sample=network.flops(job),
                 default_batch=network.sizes[size].batch_size,
             )
         )
     return planned
+
+
+def _use(network: CatalogEntry, size: str, wish: Wish) -> tuple[str | None, int | None]:
+    """The task and the sequence length: those asked for, or the network's own."""
+    if wish.task is not None and wish.task not in network.tasks:
+        if not network.tasks:
+            raise UsageError(f"{network.name} has one use and takes no --task.")
+        raise unknown(f"task of {network.name}", wish.task, network.tasks)
+    task = wish.task or next(iter(network.tasks), None)
+    length = network.tasks[task] if task and size == "full" else network.sizes[size].sequence_length
+    if wish.sequence_length is not None and length is None:
+        raise UsageError(f"{network.name} has no sequence length that --sequence-length could change.")
+    return task, wish.sequence_length or length
 
 
 def cannot_run(job: Job, system: System, allow_emulated: bool) -> str | None:

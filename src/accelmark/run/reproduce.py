@@ -46,15 +46,14 @@ class Reproduction:
     def planned(self, settings: Settings) -> Planned:
         """The Job as a session takes it."""
         network = registry.catalog()[self.job.network]
-        size = network.sizes[self.job.size]
         return Planned(
             self.job,
             settings,
             unit=f"{network.unit}/s",
             rule=self.rule,
             unsupported="; ".join(self.missing) or None,
-            flops_per_sample=size.flops_per_sample,
-            default_batch=size.batch_size,
+            flops_per_sample=network.flops(self.job),
+            default_batch=network.sizes[self.job.size].batch_size,
         )
 
 
@@ -88,6 +87,9 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
         missing.append(f"network not in this build yet: {job.network}")
     elif wanted not in network.sizes:
         missing.append(f"{job.network} has no size {wanted}; it has {', '.join(network.sizes)}")
+    task = job.parameters.get("task")
+    if network is not None and task is not None and task not in network.tasks:
+        missing.append(f"{job.network} has no task {task} in this build yet")
     if job.scenario not in SCENARIOS:
         missing.append(f"scenario not in this build yet: {job.scenario}")
     if job.partition is not None:
@@ -105,7 +107,6 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
     ):
         if there != ours and (there is not None or name == "data"):
             changes.append(Change(name, there or "not stated", ours))
-    sizes = network.sizes.get(wanted) if network else None
     parameters = {name: value for name, value in job.parameters.items() if name != "batch_size_rule"}
     here = job.model_copy(
         update={
@@ -118,11 +119,19 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
             "accelerators": accelerators,
             "nodes": 1,
             "data": "synthetic",
-            "sequence_length": sizes.sequence_length if sizes else job.sequence_length,
+            "sequence_length": _sequence_length(job, network, wanted, small),
             "network_version": network.version if network else None,
         }
     )
     return Reproduction(here, tuple(changes), tuple(missing), rule)
+
+
+def _sequence_length(job: Job, network: CatalogEntry | None, size: str, small: bool) -> int | None:
+    """The source's; small, or where the source states none, the network's own."""
+    if network is None or size not in network.sizes or (job.sequence_length is not None and not small):
+        return job.sequence_length
+    task = str(job.parameters.get("task"))
+    return network.tasks[task] if task in network.tasks and not small else network.sizes[size].sequence_length
 
 
 def _accelerators(job: Job, system: System, small: bool, changes: list[Change], missing: list[str]) -> int:

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from accelmark import conclude
 from accelmark.engines.pytorch import TorchDevice, autocast, compile_module, nvml_index, set_precision
-from accelmark.errors import DivergedError, UnsupportedError, UsageError
+from accelmark.errors import DivergedError, UnsupportedError
 from accelmark.job import Job, Settings
 from accelmark.measure import energy
 from accelmark.measure.clock import MONOTONIC
@@ -96,6 +96,7 @@ def run(
         memory_peak_gib=device_gib,
         host_memory_peak_gib=host_gib,
         parameters=step.parameters,
+        padding_share=step.padding_share,
         rank_skew=_skew(measurement.windows),
         other_cpu_share=other_share,
         step_s=sum(w.seconds for w in measurement.windows) / sum(w.steps for w in measurement.windows),
@@ -232,14 +233,13 @@ class TrainingStep:
     def __init__(
         self, network: Network, job: Job, device: TorchDevice, rank: int = 0, ranks: int = 1
     ) -> None:
-        if job.size not in network.sizes:
-            raise UsageError(f"{network.name} has no size {job.size}; it has {', '.join(network.sizes)}")
         self.network = network
         self.precision = job.precision or "fp32"
         self.device_type = device.torch_device.type
         self.accumulation = int(job.parameters.get("gradient_accumulation", 1))
         self.ranks = ranks
-        config = network.sizes[job.size]
+        task = job.parameters.get("task")
+        config = network.configure(job.size, str(task) if task else None, job.sequence_length)
         batch_size = job.batch_size or config.batch_size
         config = dataclasses.replace(config, batch_size=batch_size)
         if batch_size < network.least_batch_size:
@@ -269,6 +269,9 @@ class TrainingStep:
         generator = torch.Generator().manual_seed(job.seed * 1000 + rank)
         batches = [network.batch(config, batch_size, generator) for _ in range(BATCHES)]
         self.units = [network.units(batch) for batch in batches]
+        padded = sum(network.padded_units(batch) for batch in batches)
+        #: How many of the units computed are padding; `None` where the network pads nothing.
+        self.padding_share = 1 - sum(self.units) / padded if padded > sum(self.units) else None
         self.batches = [_to(batch, device.torch_device, memory_format) for batch in batches]
         self.micro_steps = 0
         self.steps = 0
