@@ -156,21 +156,18 @@ def classification(outputs, config):
     assert outputs.shape == (2, config.classes)
 
 
-def default_box_detection(outputs, config):
-    boxes = sum(side**2 * n for side, n in zip(config.maps, config.boxes_per_cell(), strict=True))
-    offsets, logits = outputs
-    assert offsets.shape == (2, 4, boxes)
-    assert logits.shape == (2, config.classes, boxes)
+def detection(outputs, config):
+    found = config.selection.detections
+    boxes, labels, scores = outputs
+    assert boxes.shape == (2, found, 4)
+    assert labels.shape == scores.shape == (2, found)
 
 
 def instance_segmentation(outputs, config):
-    assert len(outputs) == 2
-    for image in outputs:
-        n = len(image["boxes"])
-        assert image["boxes"].shape == (n, 4)
-        assert image["labels"].shape == image["scores"].shape == (n,)
-        assert image["masks"].shape[:2] == (n, 1)
-        assert min(image["masks"].shape[2:]) == config.short_side
+    boxes, labels, scores, masks = outputs
+    assert boxes.shape == (2, config.detections, 4)
+    assert labels.shape == scores.shape == (2, config.detections)
+    assert masks.shape == (2, config.detections, 28, 28)
 
 
 def language_model(outputs, config):
@@ -183,15 +180,14 @@ INFERENCE = {
     "image classification": classification,
     "instance segmentation": instance_segmentation,
     "language modelling": language_model,
-    "object detection": default_box_detection,
+    "object detection": detection,
 }
 
 
 def test_inference_has_the_expected_shapes(network):
     config, module = tiny(network)
-    module.eval()
     with torch.inference_mode():
-        outputs = module(*network.inference_inputs(config, 2, generator()))
+        outputs = network.inference(module, config)(*network.inference_inputs(config, 2, generator()))
     INFERENCE[network.task](outputs, config)
     flat = leaves(outputs)
     assert all(leaf.isfinite().all() for leaf in flat if leaf.is_floating_point())

@@ -1,13 +1,35 @@
+import onnxruntime
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+from torchvision.ops import batched_nms, nms
 
-from accelmark.networks.vision import ssd300_resnet50 as ssd
+from accelmark.networks.vision import ssd, ssd300_resnet34, ssd300_resnet50, ssd_resnet34_1200
+
+FULL, TINY = ssd300_resnet50.FULL, ssd300_resnet50.TINY
+RESNET50 = ssd300_resnet50.SSD300ResNet50()
+RESNET34 = ssd300_resnet34.SSD300ResNet34()
+AT_1200 = ssd_resnet34_1200.SSDResNet34At1200()
+NETWORKS = [RESNET50, RESNET34, AT_1200]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=NETWORKS, ids=lambda network: network.name)
+def network(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
 def defaults():
-    return ssd.default_boxes(ssd.FULL)
+    return ssd.default_boxes(FULL)
 
 
 def corners(boxes):
@@ -36,17 +58,86 @@ def test_default_boxes_are_where_the_paper_puts_them(defaults):
     torch.testing.assert_close(defaults[-2], torch.tensor([0.5, 0.5, 1.0, 261 / 300 / 2**0.5]))
 
 
-def test_heads_lie_in_the_order_of_the_default_boxes():
+def test_default_boxes_at_1200_are_four_times_as_large_on_their_own_maps():
+    defaults = ssd.default_boxes(AT_1200.sizes["full"])
+    assert defaults.shape == (15130, 4)
+    # 50x50 cells of 24 pixels, boxes of 84 pixels.
+    torch.testing.assert_close(defaults[0], torch.tensor([12 / 1200, 12 / 1200, 84 / 1200, 84 / 1200]))
+    torch.testing.assert_close(defaults[51, :2], torch.tensor([36 / 1200, 36 / 1200]))
+    # The last two maps both have nine cells; the reference divides the image by their number.
+    for start, side in ((15130 - 36, 1044 / 1200), (15130 - 72, 828 / 1200)):
+        centres = defaults[start : start + 9, :2]
+        torch.testing.assert_close(centres, torch.cartesian_prod(*[torch.tensor([1, 3, 5]) / 6] * 2).flip(1))
+        torch.testing.assert_close(defaults[start, 2:], torch.full((2,), side))
+    # The map of 13 cells begins half a cell from the edge and ends as far from the other.
+    start = 4 * 50**2 + 6 * 25**2
+    torch.testing.assert_close(defaults[start, 0] + defaults[start + 12, 0], torch.tensor(1.0))
+
+
+def test_full_size_has_the_published_shapes(network):
+    config = network.sizes["full"]
+    with torch.device("meta"):
+        module = network.build(config).eval()
+        offsets, logits = module(torch.empty(1, 3, config.image_size, config.image_size))
+    boxes = 15130 if network is AT_1200 else 8732
+    assert offsets.shape == (1, 4, boxes)
+    assert logits.shape == (1, 81, boxes)
+
+
+def weights(inputs, outputs, kernel, bias=True):
+    return outputs * (inputs * kernel**2 + bias)
+
+
+@pytest.mark.parametrize("network", [RESNET34, AT_1200], ids=lambda network: network.name)
+def test_parameters_of_the_resnet34_networks_by_hand(network):
+    with torch.device("meta"):
+        module = network.build(network.sizes["full"])
+    # Convolutions without biases, two numbers of normalisation per channel.
+    body = 64 * 3 * 49 + 2 * 64
+    for blocks, inputs, width in ((3, 64, 64), (4, 64, 128), (6, 128, 256)):
+        body += blocks * (2 * width * width * 9 + 4 * width) - (width - inputs) * width * 9
+        if inputs != width:
+            body += inputs * width + 2 * width
+    channels = (256, 512, 512, 256, 256, 256)
+    extra = sum(
+        weights(channels[i], inside, 1) + weights(inside, channels[i + 1], 3)
+        for i, inside in enumerate((256, 256, 128, 128, 128))
+    )
+    per_cell = (4, 6, 6, 6, 4, 4)
+    heads = sum(weights(c, n * (4 + 81), 3) for c, n in zip(channels, per_cell, strict=True))
+    count = sum(p.numel() for p in module.parameters())
+    assert count == body + extra + heads == 19_972_534
+
+
+# Published for the large one: 433 by MLPerf's rules, 433.411 with decoding by Open Model Zoo. The others are
+# counted here, so that a changed layer is noticed.
+@pytest.mark.parametrize(
+    ("network", "gflop", "tolerance"),
+    [(AT_1200, 433, 1e-3), (AT_1200, 433.411, 2e-3), (RESNET34, 31.724, 1e-4), (RESNET50, 40.302, 1e-4)],
+)
+def test_forward_operations_per_image(network, gflop, tolerance):
+    config = network.sizes["full"]
+    with torch.device("meta"):
+        module = network.build(config).eval()
+        images = torch.empty(1, 3, config.image_size, config.image_size)
+    with FlopCounterMode(display=False) as counter:
+        module(images)
+    assert counter.get_total_flops() / 1e9 == pytest.approx(gflop, rel=tolerance)
+
+
+def test_heads_lie_in_the_order_of_the_default_boxes(network):
     # A head that answers with its channel number shows which output belongs to which shape.
     torch.manual_seed(0)
-    module = ssd.SSD300(ssd.TINY).eval()
+    config = network.sizes["tiny"]
+    module = network.build(config).eval()
     with torch.no_grad():
         for head in module.box:
             head.weight.zero_()
             head.bias.copy_(torch.arange(len(head.bias)))
-        offsets, _ = module(torch.randn(1, 3, 64, 64))
+        offsets, _ = module(torch.randn(1, 3, config.image_size, config.image_size))
+    assert offsets.shape[2] == len(ssd.default_boxes(config))
     start = 0
-    for side, shapes in zip(ssd.TINY.maps, ssd.TINY.boxes_per_cell(), strict=True):
+    for side, shapes in zip(config.maps, config.boxes_per_cell(), strict=True):
         block = offsets[0, :, start : start + side * side * shapes].view(4, shapes, side * side)
         expected = torch.arange(4 * shapes, dtype=torch.float).view(4, shapes, 1).expand_as(block)
         assert torch.equal(block, expected)
@@ -62,7 +153,7 @@ def overlap(a, b):
 
 def test_matching_equals_a_loop():
     random = torch.Generator().manual_seed(3)
-    defaults = ssd.default_boxes(ssd.TINY).double()
+    defaults = ssd.default_boxes(TINY).double()
     # A small box inside two equal default boxes overlaps both the same; moved a little, none are equal.
     defaults = defaults + 1e-3 * torch.rand(defaults.shape, generator=random, dtype=torch.double)
     places = corners(defaults)
@@ -140,3 +231,101 @@ def test_boxes_have_coco_sizes_and_numbers():
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]) * 640 * 480
     assert (area < 32**2).float().mean().item() == pytest.approx(0.41, abs=0.04)
     assert (area > 96**2).float().mean().item() == pytest.approx(0.24, abs=0.04)
+
+
+def test_units_are_images_and_nothing_is_padded(network):
+    batch = network.batch(network.sizes["tiny"], 3, torch.Generator().manual_seed(0))
+    assert network.units(batch) == network.padded_units(batch) == 3
+
+
+def boxes_of(number, random, batch=2):
+    corner = torch.rand(batch, number, 2, generator=random)
+    return torch.cat([corner, corner + 0.05 + 0.3 * torch.rand(batch, number, 2, generator=random)], -1)
+
+
+@pytest.mark.parametrize("iou", [0.3, 0.5, 0.7])
+def test_suppression_equals_the_greedy_one(iou):
+    random = torch.Generator().manual_seed(0)
+    boxes = boxes_of(300, random)
+    labels = torch.randint(3, (2, 300), generator=random)
+    scores = torch.arange(300, 0, -1.0)
+    for i, kept in enumerate(ssd.unsuppressed(boxes, labels, iou)):
+        expected = batched_nms(boxes[i], scores, labels[i], iou)
+        assert torch.equal(kept.nonzero()[:, 0], expected)
+    for i, kept in enumerate(ssd.unsuppressed(boxes, None, iou)):
+        assert torch.equal(kept.nonzero()[:, 0], nms(boxes[i], scores, iou))
+
+
+def test_suppression_follows_a_chain_to_its_end():
+    # Each box overlaps the next one only: the first, third, fifth... stay, known one after another.
+    x = torch.arange(50.0) * 0.4
+    boxes = torch.stack([x, torch.zeros(50), x + 1, torch.ones(50)], 1)[None]
+    kept = ssd.unsuppressed(boxes, None, 0.4)
+    assert kept[0].tolist() == [1.0, 0.0] * 25
+    # Boxes without an area suppress nothing, themselves included.
+    assert ssd.unsuppressed(torch.zeros(1, 5, 4), None, 0.5).all()
+
+
+def detect_as_published(offsets, logits, defaults, selection):
+    """One image, class by class: (boxes, labels, scores), best first."""
+    boxes = ssd.decode(offsets.T, defaults)
+    found = []
+    for label, scores in enumerate(logits.softmax(0)[1:], 1):
+        above = (scores > selection.least_score).nonzero()[:, 0]
+        above = above[scores[above].argsort(descending=True)]
+        for i in above[nms(boxes[above], scores[above], selection.iou)].tolist():
+            found.append((scores[i].item(), label, boxes[i].tolist()))
+    return sorted(found, key=lambda one: -one[0])[: selection.detections]
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_detections_equal_those_class_by_class(network, few):
+    torch.manual_seed(1)
+    config = network.sizes["tiny"]
+    module = network.build(config)
+    images = network.inference_inputs(config, 2, torch.Generator().manual_seed(0))[0]
+    detector = network.inference(module, config)
+    with torch.no_grad():
+        offsets, logits = module(images)
+        # The eighth best score of the first image leaves it seven candidates.
+        least = logits[0].softmax(0)[1:].flatten().topk(8).values[-1].item() if few else 0.05
+        detector.selection = ssd.Selection(least_score=least, iou=0.5, candidates=1000, detections=40)
+        boxes, labels, scores = detector(images)
+    numbers = []
+    for i in range(2):
+        expected = detect_as_published(offsets[i], logits[i], ssd.default_boxes(config), detector.selection)
+        n = len(expected)
+        numbers.append(n)
+        torch.testing.assert_close(scores[i, :n], torch.tensor([one[0] for one in expected]))
+        assert labels[i, :n].tolist() == [one[1] for one in expected]
+        torch.testing.assert_close(boxes[i, :n], torch.tensor([one[2] for one in expected]).view(-1, 4))
+        assert not scores[i, n:].any()
+        assert not labels[i, n:].any()
+        assert not boxes[i, n:].any()
+    if few:
+        assert 0 < numbers[0] <= 7
+    else:
+        assert numbers == [40, 40]
+
+
+def test_inference_exports_and_answers_the_same_elsewhere(network, tmp_path):
+    torch.manual_seed(0)
+    config = network.sizes["tiny"]
+    detector = network.inference(network.build(config), config)
+    images = network.inference_inputs(config, 3, torch.Generator().manual_seed(0))[0]
+    with torch.no_grad():
+        expected = detector(images)
+    assert [tuple(t.shape) for t in expected] == [(3, 20, 4), (3, 20), (3, 20)]
+    assert (expected[2] > 0).any(1).all()
+
+    shapes = network.dynamic_shapes(config)
+    program = torch.export.export(detector, (images[:2],), dynamic_shapes=shapes)
+    with torch.no_grad():
+        for ours, theirs in zip(expected, program.module()(images), strict=True):
+            torch.testing.assert_close(theirs, ours)
+
+    torch.onnx.export(program, dynamo=True, verbose=False, optimize=False).save(tmp_path / "ssd.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "ssd.onnx", providers=["CPUExecutionProvider"])
+    outputs = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+    for ours, theirs in zip(expected, outputs, strict=True):
+        torch.testing.assert_close(torch.from_numpy(theirs), ours, rtol=1e-4, atol=1e-5)
