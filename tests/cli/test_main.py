@@ -43,7 +43,7 @@ def test_what_a_verb_imports(words: list[str], banned: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["run", "resnet50"], 2, "did you mean resnet50-v1.5"),
+        (["run", "resnet50"], 2, "did you mean resnet50-v1 or resnet50-v1.5"),
         (["run", "lambda", "--precision", "fp33"], 2, "did you mean fp32"),
         (["run", "lambda", "--batch-size", "many"], 2, "give a number, default, max or best"),
         (["run", "lambda", "--accelerators", "0"], 2, "no whole number"),
