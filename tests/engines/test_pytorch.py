@@ -30,6 +30,9 @@ def test_tf32_is_on_only_where_it_was_asked_for(precision: str, wanted: str) -> 
     assert torch.backends.cuda.matmul.fp32_precision == wanted
     assert torch.backends.cudnn.conv.fp32_precision == wanted
     assert torch.backends.cudnn.rnn.fp32_precision == wanted
+    # Exporting asks PyTorch's older switches, and fails if they say something else.
+    convolution = torch.nn.Conv2d(1, 1, 1)
+    assert torch.export.export(convolution, (torch.zeros(1, 1, 2, 2),)).graph is not None
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_defaults_are_the_networks_own() -> None:
 @pytest.mark.parametrize(
     ("names", "wish", "meant"),
     [
-        (["resnet50"], Wish(), "did you mean resnet50-v1.5"),
+        (["resnet50"], Wish(), "did you mean resnet50-v1 or resnet50-v1.5"),
         (["lamda"], Wish(), "did you mean lambda"),
         (["lambda"], Wish(precisions=["fp31"]), "did you mean fp32"),
         (["lambda"], Wish(engines=["eagre"]), "did you mean eager"),

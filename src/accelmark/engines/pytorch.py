@@ -98,6 +98,8 @@ def set_precision(precision: str) -> None:
     Everything is set and nothing left at a default: PyTorch's own defaults let cuDNN use TF32.
     """
     wanted = "tf32" if precision == "tf32" else "ieee"
+    # The older switch too, and first: `torch.export` reads it, and fails where it says something else.
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.fp32_precision = wanted
     torch.backends.cuda.matmul.fp32_precision = wanted
     torch.backends.cudnn.fp32_precision = wanted
