@@ -1,6 +1,6 @@
 #!/usr/bin/env sh
-# Everything that only a GPU can show, in one command and without network: the GPU tests, the ceilings, and
-# Lambda's study at a small size. Records and the log go to build/gpu-check/ (or $OUT).
+# Everything that only a GPU can show, in one command and without network: the GPU tests, the ceilings,
+# Lambda's study and all networks at a small size. Records and the log go to build/gpu-check/ (or $OUT).
 set -eu
 cd "$(dirname "$0")/.."
 out=${OUT:-build/gpu-check}
@@ -19,5 +19,6 @@ accelmark ceiling --out "$out/records" || status=$?
 accelmark run lambda --size tiny --time-budget 5s --out "$out/records" || status=$?
 accelmark run resnet50-v1.5 --precision fp32,tf32,fp16,bf16 --batch-size max --time-budget 10s --out "$out/records" || status=$?
 accelmark run resnet50-v1.5 --precision fp16 --engine compile --batch-size 64 --time-budget 10s --out "$out/records" || status=$?
+accelmark run vision language --size tiny --precision fp32,tf32,fp16,bf16 --time-budget 3s --out "$out/records" || status=$?
 accelmark show "$out/records"
 exit "$status"

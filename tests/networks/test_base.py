@@ -1,5 +1,9 @@
 """Which configuration a Job gets of a network, and what a network has that says no more than it must."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -125,3 +129,19 @@ def test_a_job_trains_at_its_sequence_length():
 
     assert units(None) == 3 * 32
     assert units(16) == 3 * 16
+
+
+def test_a_library_that_is_not_installed_is_named_with_what_to_install(tmp_path):
+    # A process of its own, in which the library looks as if it were not there.
+    (tmp_path / "transformers.py").write_text(
+        "raise ModuleNotFoundError('No module named transformers', name='transformers')"
+    )
+    code = "from accelmark.networks import registry\nregistry.load('electra-base')"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.strip().endswith(
+        "UnsupportedError: electra-base needs transformers, which is not installed: "
+        "pip install 'accelmark[pytorch]'"
+    )

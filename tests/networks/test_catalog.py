@@ -1,5 +1,8 @@
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from accelmark.names import facts
 from accelmark.networks import catalog, registry
 
 
@@ -34,6 +37,59 @@ def test_check_writes_nothing_and_says_what_is_wrong(generated, monkeypatch, tmp
     assert catalog.main(["--check"], said.append) == 0
     catalog.PATH.write_text("[", encoding="utf-8")
     assert catalog.main(["--check"], said.append) == 1
+
+
+def naive_backward_flops(layer, inputs):
+    """Operations of both gradients, one product and one sum for each term."""
+    output = layer(inputs)
+    filters = layer.weight[0].numel()
+    side = inputs if isinstance(layer, torch.nn.ConvTranspose2d) else output
+    return 2 * 2 * side.numel() * filters
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.Conv2d(8, 12, 3, stride=2, padding=1),
+        torch.nn.Conv2d(8, 12, 3, groups=4),
+        torch.nn.Conv2d(8, 8, 3, groups=8, bias=False),
+        torch.nn.ConvTranspose2d(8, 12, 2, stride=2),
+        torch.nn.ConvTranspose2d(8, 12, 3, stride=2, groups=4),
+    ],
+)
+def test_the_backward_pass_of_a_convolution_costs_two_forward_passes(layer):
+    inputs = torch.randn(3, 8, 9, 9, requires_grad=True)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        output = layer(inputs)
+    forward = counter.get_total_flops()
+    mapping = {torch.ops.aten.convolution_backward: catalog.convolution_backward_flops}
+    counter = FlopCounterMode(display=False, custom_mapping=mapping)
+    with counter:
+        output.sum().backward()
+    assert counter.get_total_flops() == 2 * forward == naive_backward_flops(layer, inputs)
+
+
+@pytest.mark.parametrize("name", registry.catalog())
+def test_training_takes_three_times_the_published_forward_pass(name):
+    published, size = facts.network(name).gflop, registry.entry(name).sizes["full"]
+    if isinstance(published, dict):
+        published = published.get(str(size.sequence_length))
+    if published is not None:
+        assert size.flops_per_sample == pytest.approx(3e9 * published, rel=0.07)
+
+
+def test_memory_is_what_a_hand_counts():
+    # SGD with momentum: weights, gradients, momenta. Adam has two moments.
+    resnet = registry.entry("resnet50-v1.5").sizes["full"]
+    assert resnet.state_bytes == pytest.approx(3 * 4 * 25_557_032, rel=1e-3)
+    bert = registry.entry("bert-base").sizes["full"]
+    assert bert.state_bytes == pytest.approx(4 * 4 * 108_893_186, rel=1e-3)
+    # U-Net keeps each convolution's input and each activation; the first scale has most of them: 572 x 572
+    # pixels, less two for each convolution, in 64 maps of 4 bytes.
+    unet = registry.entry("unet-medical").sizes["full"]
+    first = 4 * 64 * (570**2 + 568**2 + 390**2 + 388**2) + 4 * 128 * 392**2
+    assert first < unet.kept_bytes_per_sample < 6 * first
 
 
 def flops(name, size="full"):

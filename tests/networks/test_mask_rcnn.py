@@ -1,4 +1,3 @@
-import onnxruntime
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -47,16 +46,6 @@ def images():
     return NETWORK.inference_inputs(TINY, 3, generator())[0]
 
 
-@pytest.fixture(scope="module")
-def exported(module, images):
-    detector = NETWORK.inference(module, TINY)
-    return torch.export.export(detector, (images[:2],), dynamic_shapes=NETWORK.dynamic_shapes(TINY))
-
-
-def largest_difference(one, other):
-    return max((torch.as_tensor(a) - b).abs().max().item() for a, b in zip(one, other, strict=True))
-
-
 @pytest.mark.parametrize("least", [0.05, 0.6, 0.99])
 def test_detections_are_torchvision_s(module, images, least, monkeypatch):
     monkeypatch.setattr(module.roi_heads, "score_thresh", least)
@@ -95,23 +84,6 @@ def test_regions_are_pooled_from_the_level_of_their_size():
     theirs = MultiScaleRoIAlign(["0", "1", "2", "3"], 7, 2)
     features = {str(i): level for i, level in enumerate(levels)}
     torch.testing.assert_close(ours, theirs(features, list(boxes), [(256, 256)] * 2))
-
-
-def test_inference_exports_for_any_number_of_images(exported, module, images):
-    detector = NETWORK.inference(module, TINY)
-    with torch.no_grad():
-        for batch in (images, images[:1]):
-            assert largest_difference(exported.module()(batch), detector(batch)) < 1e-4
-
-
-def test_inference_answers_the_same_in_onnxruntime(exported, module, images, tmp_path):
-    # Without the optimisation of the graph, which takes as long again.
-    torch.onnx.export(exported, dynamo=True, verbose=False, optimize=False).save(tmp_path / "detector.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "detector.onnx", providers=["CPUExecutionProvider"])
-    outputs = session.run(None, {session.get_inputs()[0].name: images.numpy()})
-    with torch.no_grad():
-        # Boxes in pixels of some hundred.
-        assert largest_difference(outputs, NETWORK.inference(module, TINY)(images)) < 1e-3
 
 
 def test_inference_has_the_published_size():

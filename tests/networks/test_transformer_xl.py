@@ -231,7 +231,7 @@ def test_tokens_have_the_frequencies_of_english():
     assert frequencies[0].item() == pytest.approx(0.06, abs=0.005)
     rarest = (frequencies[-1] - frequencies[-2]).item() * 103_227_021
     assert rarest == pytest.approx(3, abs=0.1)
-    data, target = txl.TransformerXLBase().batch(txl.BASE, 64, torch.Generator().manual_seed(0))
+    data, target, _ = txl.TransformerXLBase().batch(txl.BASE, 64, torch.Generator().manual_seed(0))
     assert torch.equal(data[:, 1:], target[:, :-1])
     assert (target < 19_997).float().mean().item() == pytest.approx(0.966, abs=0.01)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from accelmark import published
 from accelmark.engines.precision import unsupported
 from accelmark.errors import UsageError
 from accelmark.job import Job, Settings
 from accelmark.networks.registry import catalog
 from accelmark.run import suite
 from accelmark.run.plan import Target, Wish, ceilings, plan, targets
+from accelmark.run.reproduce import reproduce
 from accelmark.run.suite import Entry
 from accelmark.system import Accelerator, Cpu, System
 
@@ -59,11 +61,61 @@ def test_on_two_cores_the_study_has_one_and_two_ranks_and_says_what_is_left_out(
     assert "emulated here" in str(reasons["fp16"])
 
 
-def test_the_vision_suite_has_every_network_that_looks_at_images() -> None:
-    planned, _ = jobs(["vision"], Wish(size="tiny"))
+@pytest.mark.parametrize("domain", ["vision", "language"])
+def test_a_domains_suite_has_every_network_of_it(domain: str) -> None:
+    planned, _ = jobs([domain], Wish(size="tiny"))
     assert sorted(p.job.network for p in planned) == sorted(
-        name for name, entry in catalog().items() if entry.domain == "vision"
+        name for name, entry in catalog().items() if entry.domain == domain
     )
+
+
+def test_the_suite_of_the_page_is_every_training_row_as_it_is_repeated() -> None:
+    planned, notes = jobs(["nvidia-training"], system=GPU)
+    keys = {p.job.key() for p in planned}
+    rows = [
+        record
+        for record in published.load("nvidia-2021-04")
+        if record.job.scenario in ("training", "time-to-quality") and record.job.network in catalog()
+    ]
+    repeated = {plan.job.key() for row in rows if row.job.accelerators <= 8 for plan in reproduce(row, GPU)}
+    assert keys == repeated
+    left_out = {row.job.accelerators for row in rows} - {1, 4, 8}
+    assert notes == [f"{', '.join(map(str, sorted(left_out)))} accelerators are left out: this machine has 8"]
+    # A row for every kind: precision, batch, task, sequence length.
+    told = {(p.job.network, p.job.precision, p.job.batch_size, p.job.accelerators) for p in planned}
+    assert ("mask-rcnn-r50-fpn", "tf32", 8, 1) in told
+    phase_2 = [p.job for p in planned if p.job.parameters.get("task") == "pre-training-phase-2"]
+    assert [(job.sequence_length, job.batch_size) for job in phase_2] == [(512, 4096)]
+
+
+def test_the_suite_of_the_page_runs_small() -> None:
+    planned, notes = jobs(["nvidia-training"], Wish(size="tiny", precisions=["fp32"]))
+    assert {p.job.accelerators for p in planned} == {1}
+    assert not any(p.unsupported for p in planned)
+    assert all(p.job.batch_size == p.default_batch for p in planned)
+    assert notes[0].endswith("accelerators are left out: this machine has 2")
+
+
+def test_how_much_memory_is_needed_is_said_before_trying() -> None:
+    # 4 bytes for each of 31.2 million weights, their gradients and momenta, and 13.3 GiB a volume.
+    (two,), _ = jobs(["unet-3d"], Wish(batch_sizes=[2]), system=small(24))
+    assert two.unsupported is not None
+    needed = float(two.unsupported.removeprefix("needs at least ").partition(" ")[0])
+    assert needed == pytest.approx(0.35 + 2 * 13.3, rel=0.02)
+    assert "batch of 2; there are 24.0: choose a smaller --batch-size" in two.unsupported
+    (one,), _ = jobs(["unet-3d"], Wish(batch_sizes=[1]), system=small(24))
+    assert one.unsupported is None
+    (tight,), _ = jobs(["unet-3d"], Wish(batch_sizes=[1]), system=small(13))
+    assert tight.unsupported is not None
+    # Every rank on a CPU takes as much of the same memory; what mixed precision keeps is half as large.
+    (ranks,), _ = jobs(["unet-3d"], Wish(batch_sizes=[1], accelerators=[2]), system=small(24))
+    assert ranks.unsupported is not None
+    (half,), _ = jobs(["unet-3d"], Wish(batch_sizes=[2], precisions=["fp16"]), system=GPU)
+    assert half.unsupported is None
+
+
+def small(memory_gib: float) -> System:
+    return CPU.model_copy(update={"memory_gib": memory_gib})
 
 
 def test_a_sequence_length_of_ones_own() -> None:

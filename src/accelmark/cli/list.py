@@ -91,6 +91,6 @@ def _suites() -> list[dict[str, Any]]:
     found = []
     for name in suites.names():
         suite = suites.load(name)
-        networks = [network for entry in suite.entries for network in entry.networks]
-        found.append({"networks": networks, **suite.model_dump()})
+        networks = dict.fromkeys(network for entry in suite.entries for network in entry.networks)
+        found.append({"networks": list(networks), **suite.model_dump()})
     return found

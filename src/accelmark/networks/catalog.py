@@ -6,9 +6,11 @@ import argparse
 import contextlib
 import importlib
 import json
+import math
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -83,49 +85,132 @@ def zeros_like(tree: Any) -> Any:
     return tree
 
 
-def count_flops(network: Network, config: Config, device: str) -> float:
-    """Forward and backward of one training step per sample, in the steady state of a recurrent network."""
-    # Batch normalisation refuses a single value per channel, which one sample gives at a map of one cell.
-    samples = 2 if device == "meta" else 1
+def convolution_backward_flops(
+    gradient: Sequence[int],
+    inputs: Sequence[int],
+    weight: Sequence[int],
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    wanted: Sequence[bool],
+    **_: Any,
+) -> int:
+    """Operations of a convolution's backward pass: the gradients of input and weight cost what forward costs.
+
+    Shapes as of `aten.convolution_backward`. torch's own count takes the weight's gradient of a convolution
+    in groups as if there were none, which is a factor of 32 for ResNeXt's and of the channels for depthwise
+    ones.
+    """
+    # Each element of the side that is multiplied out meets one filter of [channels / groups, *kernel].
+    side = inputs if transposed else gradient
+    once: int = 2 * math.prod(side) * math.prod(weight[1:])
+    return once * (wanted[0] + wanted[1])
+
+
+class Kept:
+    """Counts what forward keeps for backward, in bytes; weights do not count, and nothing counts twice."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.bytes = 0
+        # The storages are held, so that no other takes the place of a freed one.
+        storages = [tensor.untyped_storage() for tensor in module.state_dict().values()]
+        self._seen = {storage._cdata: storage for storage in storages}
+        self.hooks = torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor)
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._seen:
+            self._seen[storage._cdata] = storage
+            self.bytes += storage.nbytes()
+        return tensor
+
+
+def count(network: Network, config: Config, device: str, samples: int) -> tuple[float, float]:
+    """Operations of one training step, and bytes that forward keeps for backward.
+
+    In the steady state of a recurrent network: the first step has no past to attend to, the second is like
+    all later ones.
+    """
     torch.manual_seed(0)
     batch = on_device(network.batch(config, samples, torch.Generator().manual_seed(0)), device)
     with WithoutProducts() if device == "cpu" else contextlib.nullcontext():
         with torch.device(device):
             module = network.build(config)
-        # The first step of a recurrent network has no past to attend to; the second is like all later ones.
         with torch.no_grad():
             _, state = network.loss(module, batch, None)
-        counter = FlopCounterMode(display=False)
+        kept = Kept(module)
+        backward = {aten.convolution_backward: convolution_backward_flops}
+        counter = FlopCounterMode(display=False, custom_mapping=backward)
         with counter:
-            loss, _ = network.loss(module, batch, state)
+            with kept.hooks:
+                loss, _ = network.loss(module, batch, state)
             loss.backward()
-    return float(counter.get_total_flops()) / samples
+    return float(counter.get_total_flops()), float(kept.bytes)
 
 
-def flops_per_sample(network: Network, config: Config) -> float:
-    """Floating-point operations of training on one sample, to four significant digits.
+@dataclass(frozen=True)
+class Cost:
+    """What training takes: operations for each sample, and bytes kept for each and for any number."""
 
-    Counted on the meta device, where nothing is computed. Networks whose shapes depend on their values run
-    on the CPU, without the products and for one sample; what samples share (Transformer-XL's position
-    projections) is below 4 %.
+    flops: float
+    kept: float
+    kept_once: float
+
+
+def cost(network: Network, config: Config) -> Cost:
+    """What training on a sample takes.
+
+    Counted on the meta device, where nothing is computed, for two numbers of samples. Networks whose shapes
+    depend on their values run on the CPU, without the products and for one sample; what samples share
+    (Transformer-XL's position projections) is below 4 %.
     """
+    # Batch normalisation refuses a single value per channel, which one sample gives at a map of one cell.
+    samples = max(2, network.least_batch_size)
     try:
-        flops = count_flops(network, config, "meta")
+        flops, few = count(network, config, "meta", samples)
+        _, many = count(network, config, "meta", 2 * samples)
     except RuntimeError:
-        flops = count_flops(network, config, "cpu")
-    return float(f"{flops:.4g}")
+        flops, kept = count(network, config, "cpu", 1)
+        return Cost(flops, kept, 0.0)
+    kept = (many - few) / samples
+    return Cost(flops / samples, kept, max(0.0, few - samples * kept))
+
+
+def optimizer_share(network: Network) -> float:
+    """How much the optimiser keeps relative to the parameters; measured on the tiny size."""
+    config = network.sizes["tiny"]
+    module = network.build(config)
+    optimizer = network.optimizer(module, config)
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    kept = [x for state in optimizer.state.values() for x in state.values() if isinstance(x, torch.Tensor)]
+    return float(sum(x.nbytes for x in kept if x.ndim) / sum(p.nbytes for p in module.parameters()))
+
+
+def rounded(value: float) -> float:
+    """A figure to four significant digits."""
+    return float(f"{value:.4g}")
 
 
 def size_entry(network: Network, config: Config) -> SizeEntry:
     """One size, built without memory for its parameters and counted."""
     with torch.device("meta"):
         parameters = parameter_count(network.build(config))
+    taken = cost(network, config)
     return SizeEntry(
         batch_size=config.batch_size,
         sequence_length=config.sequence_length,
         parameters=parameters,
         published_parameters=config.parameters,
-        flops_per_sample=flops_per_sample(network, config),
+        flops_per_sample=rounded(taken.flops),
+        # Weights, their gradients, and what the optimiser keeps, in single precision.
+        state_bytes=rounded(4 * parameters * (2 + optimizer_share(network)) + taken.kept_once),
+        kept_bytes_per_sample=rounded(taken.kept),
     )
 
 

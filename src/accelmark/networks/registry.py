@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from accelmark.errors import UsageError, unknown
+from accelmark.errors import UnsupportedError, UsageError, unknown
 from accelmark.job import Job, Model
 from accelmark.networks.base import Network
 
@@ -25,7 +25,8 @@ class SizeEntry(Model):
     """One size of a network in the catalog, for its default task.
 
     `parameters` is counted on the built module; `flops_per_sample` is per unit of the batch axis, forward and
-    backward.
+    backward. Training takes at least `state_bytes`, and in single precision `kept_bytes_per_sample` for each
+    unit of the batch axis.
     """
 
     batch_size: int
@@ -33,6 +34,8 @@ class SizeEntry(Model):
     parameters: int
     published_parameters: int | None
     flops_per_sample: float
+    state_bytes: float
+    kept_bytes_per_sample: float
 
 
 class CatalogEntry(Model):
@@ -55,10 +58,24 @@ class CatalogEntry(Model):
 
     def flops(self, job: Job) -> float | None:
         """Operations of training on one sample of a Job, if it is what the catalog counted."""
+        return self.sizes[job.size].flops_per_sample if self._counted(job) else None
+
+    def memory_gib(self, job: Job) -> float | None:
+        """What training needs at least on each accelerator, if the Job is what the catalog counted.
+
+        With half of what single precision keeps for mixed precision; temporary results and the framework
+        come on top.
+        """
+        if job.batch_size is None or not self._counted(job):
+            return None
         size = self.sizes[job.size]
+        kept = size.kept_bytes_per_sample * job.batch_size
+        return (size.state_bytes + kept * (0.5 if job.precision in ("fp16", "bf16") else 1)) / 2**30
+
+    def _counted(self, job: Job) -> bool:
         task = job.parameters.get("task")
-        own = task in (None, next(iter(self.tasks), None)) and job.sequence_length == size.sequence_length
-        return size.flops_per_sample if own else None
+        own_task = task in (None, next(iter(self.tasks), None))
+        return own_task and job.sequence_length == self.sizes[job.size].sequence_length
 
 
 _registered: dict[str, Network] = {}
@@ -89,8 +106,18 @@ def entry(name: str) -> CatalogEntry:
 
 
 def load(name: str) -> Network:
-    """The network itself; imports its file and with it the framework."""
-    importlib.import_module(entry(name).module)
+    """The network itself; imports its file and with it the framework.
+
+    An `UnsupportedError` says which library it needs if one is not installed.
+    """
+    try:
+        importlib.import_module(entry(name).module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("accelmark"):
+            raise
+        raise UnsupportedError(
+            f"{name} needs {error.name}, which is not installed: pip install 'accelmark[pytorch]'"
+        ) from None
     return _registered[name]
 
 

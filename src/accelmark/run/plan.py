@@ -81,13 +81,16 @@ def plan(
     """All Jobs, without doubles, and what a reader should know of what was left out."""
     _check(wish, wanted)
     jobs: dict[str, Planned] = {}
-    notes: list[str] = []
+    left_out: set[int] = set()
     for target in wanted:
-        for planned in _entry(target, wish, settings, system, notes):
+        for planned in _entry(target, wish, settings, system, left_out):
             jobs.setdefault(planned.job.key(), planned)
+    counts = ", ".join(str(count) for count in sorted(left_out))
+    notes = [f"{counts} accelerators are left out: {_have(system)}"] if left_out else []
     if not jobs:
-        raise UsageError("nothing to measure: no network is left by --network; see accelmark list networks.")
-    return list(jobs.values()), list(dict.fromkeys(notes))
+        why = notes or ["no network is left by --network"]
+        raise UsageError(f"nothing to measure: {why[0]}; see accelmark list networks.")
+    return list(jobs.values()), notes
 
 
 def _check(wish: Wish, wanted: Sequence[Target]) -> None:
@@ -103,14 +106,14 @@ def _check(wish: Wish, wanted: Sequence[Target]) -> None:
             raise unknown("engine", engine, ENGINES)
 
 
-def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes: list[str]) -> list[Planned]:
+def _entry(
+    target: Target, wish: Wish, settings: Settings, system: System, left_out: set[int]
+) -> list[Planned]:
     entry, planned = target.entry, []
     counts = list(wish.accelerators or entry.accelerators)
     if wish.accelerators is None:
         here = system.accelerator.count
-        left_out = [str(count) for count in counts if count > here]
-        if left_out:
-            notes.append(f"{', '.join(left_out)} accelerators are left out: {_have(system)}")
+        left_out.update(count for count in counts if count > here)
         counts = [count for count in counts if count <= here]
     # A batch that a suite asks for belongs to the size that it asks for.
     rules = wish.batch_sizes or (entry.batch_sizes if wish.size in (None, entry.size) else ["default"])
@@ -124,7 +127,7 @@ def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes
         size = wish.size or entry.size
         if size not in network.sizes:
             raise unknown(f"size of {name}", size, network.sizes)
-        task, length = _use(network, size, wish)
+        task, length = _use(network, size, entry, wish)
         parameters: dict[str, Scalar] = {"task": task} if task else {}
         if isinstance(rule, str) and rule != "default":
             parameters["batch_size_rule"] = rule
@@ -153,7 +156,8 @@ def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes
                 settings,
                 unit=f"{network.unit}/s",
                 rule=rule if isinstance(rule, str) and rule != "default" else None,
-                unsupported=cannot_run(job, system, settings.allow_emulated),
+                unsupported=cannot_run(job, system, settings.allow_emulated)
+                or too_large(network.memory_gib(job), job, system),
                 network_file=target.network_file,
                 flops_per_sample=network.flops(job),
                 default_batch=network.sizes[size].batch_size,
@@ -162,14 +166,17 @@ def _entry(target: Target, wish: Wish, settings: Settings, system: System, notes
     return planned
 
 
-def _use(network: CatalogEntry, size: str, wish: Wish) -> tuple[str | None, int | None]:
-    """The task and the sequence length: those asked for, or the network's own."""
+def _use(network: CatalogEntry, size: str, entry: Entry, wish: Wish) -> tuple[str | None, int | None]:
+    """The task and the sequence length: those asked for, the suite's, or the network's own."""
     if wish.task is not None and wish.task not in network.tasks:
         if not network.tasks:
             raise UsageError(f"{network.name} has one use and takes no --task.")
         raise unknown(f"task of {network.name}", wish.task, network.tasks)
-    task = wish.task or next(iter(network.tasks), None)
+    task = wish.task or entry.task or next(iter(network.tasks), None)
     length = network.tasks[task] if task and size == "full" else network.sizes[size].sequence_length
+    # A length that a suite asks for belongs to the size and the task that it asks for.
+    if wish.size in (None, entry.size) and wish.task in (None, entry.task):
+        length = entry.sequence_length or length
     if wish.sequence_length is not None and length is None:
         raise UsageError(f"{network.name} has no sequence length that --sequence-length could change.")
     return task, wish.sequence_length or length
@@ -190,6 +197,24 @@ def cannot_run(job: Job, system: System, allow_emulated: bool) -> str | None:
     if slow and not allow_emulated:
         return f"{slow}; --allow-emulated measures it all the same"
     return None
+
+
+def too_large(needed_gib: float | None, job: Job, system: System) -> str | None:
+    """Why a Job's memory cannot be enough here, or None if it may be: what it needs is known from below."""
+    accelerator = system.accelerator
+    if needed_gib is None:
+        return None
+    if accelerator.kind == "cpu":
+        needed_gib *= job.accelerators
+        available = system.memory_gib
+    else:
+        available = accelerator.memory_gib
+    if available is None or needed_gib <= available:
+        return None
+    return (
+        f"needs at least {needed_gib:.1f} GiB of memory with a batch of {job.batch_size}; "
+        f"there are {available:.1f}: choose a smaller --batch-size or another size"
+    )
 
 
 def _have(system: System) -> str:

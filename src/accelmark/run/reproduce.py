@@ -15,11 +15,15 @@ from accelmark.measure.machine import describe_host, nvidia_gpus
 from accelmark.networks import registry
 from accelmark.networks.registry import CatalogEntry
 from accelmark.record import Record
-from accelmark.run.plan import Planned
+from accelmark.run.plan import Planned, too_large
 from accelmark.system import Accelerator, System
 
 #: Scenarios that this build can run.
 SCENARIOS = ("training",)
+
+#: What repeats of a run to a quality target is how fast it trains, on data of the same shapes: without the
+#: data set nothing reaches the target, and none comes with this package.
+TO_QUALITY = "time-to-quality"
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,10 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
     task = job.parameters.get("task")
     if network is not None and task is not None and task not in network.tasks:
         missing.append(f"{job.network} has no task {task} in this build yet")
-    if job.scenario not in SCENARIOS:
+    scenario = "training" if job.scenario == TO_QUALITY else job.scenario
+    if scenario != job.scenario:
+        changes.append(Change("scenario", "time to quality", "training, without reaching the quality"))
+    if scenario not in SCENARIOS:
         missing.append(f"scenario not in this build yet: {job.scenario}")
     if job.partition is not None:
         missing.append(f"needs a partition of {job.partition}; this build makes and uses none yet")
@@ -107,9 +114,12 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
     ):
         if there != ours and (there is not None or name == "data"):
             changes.append(Change(name, there or "not stated", ours))
-    parameters = {name: value for name, value in job.parameters.items() if name != "batch_size_rule"}
+    # A training run is under no competition's rules.
+    left = ("batch_size_rule", "rules") if scenario != job.scenario else ("batch_size_rule",)
+    parameters = {name: value for name, value in job.parameters.items() if name not in left}
     here = job.model_copy(
         update={
+            "scenario": scenario,
             "size": wanted,
             "parameters": {**parameters, "batch_size_rule": rule} if rule else parameters,
             "framework": "pytorch",
@@ -123,6 +133,9 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
             "network_version": network.version if network else None,
         }
     )
+    if network is not None and wanted in network.sizes:
+        large = too_large(network.memory_gib(here), here, system)
+        missing += [large] if large else []
     return Reproduction(here, tuple(changes), tuple(missing), rule)
 
 

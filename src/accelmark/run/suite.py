@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
+from accelmark import published
 from accelmark.errors import unknown
 from accelmark.job import Model
+from accelmark.networks import registry
 
 #: A fixed batch per accelerator, the network's default, the largest that fits, or the fastest.
 BatchRule = Annotated[int, Field(ge=1)] | Literal["default", "max", "best"]
@@ -27,6 +29,16 @@ class Entry(Model):
     engines: list[str] = ["eager"]
     batch_sizes: list[BatchRule] = ["default"]
     accelerators: list[int] = [1]
+    #: One of the networks' tasks, and a length in tokens; `None` is the networks' own.
+    task: str | None = None
+    sequence_length: int | None = None
+
+
+class PublishedRows(Model):
+    """A suite of the rows of a published set with one of these scenarios, as they are printed."""
+
+    set: str
+    scenarios: list[str]
 
 
 class SuiteSettings(Model):
@@ -44,7 +56,8 @@ class Suite(Model):
     description: str
     ceilings: bool = False
     settings: SuiteSettings = SuiteSettings()
-    entries: list[Entry]
+    published: PublishedRows | None = None
+    entries: list[Entry] = []
 
 
 def names() -> list[str]:
@@ -58,4 +71,26 @@ def load(name: str) -> Suite:
     if name not in names():
         raise unknown("suite", name, names())
     text = resources.files("accelmark.run").joinpath("suites", f"{name}.yaml").read_text(encoding="utf-8")
-    return Suite.model_validate({"name": name, **yaml.safe_load(text)})
+    suite = Suite.model_validate({"name": name, **yaml.safe_load(text)})
+    if suite.published is None:
+        return suite
+    return suite.model_copy(update={"entries": suite.entries + _rows(suite.published)})
+
+
+def _rows(wanted: PublishedRows) -> list[Entry]:
+    """An entry for each way in which a network of this build was trained, in the order of the page."""
+    jobs = [record.job for record in published.load(wanted.set)]
+    entries = [
+        Entry(
+            networks=[job.network],
+            size=job.size,
+            precisions=[job.precision or "fp32"],
+            batch_sizes=[job.batch_size or "default"],
+            accelerators=[job.accelerators],
+            task=str(job.parameters["task"]) if "task" in job.parameters else None,
+            sequence_length=job.sequence_length,
+        )
+        for job in jobs
+        if job.scenario in wanted.scenarios and job.network in registry.catalog()
+    ]
+    return list({entry.model_dump_json(): entry for entry in entries}.values())

@@ -56,15 +56,26 @@ class Classifier(Network):
     def inference_inputs(self, config: Any, batch_size: int, generator: torch.Generator) -> Sequence[Tensor]:
         return (self.batch(config, batch_size, generator)[0],)
 
+    def dynamic_shapes(self, config: Any) -> tuple[Any, ...]:
+        # All before the pooling is convolution, so an image may have any height and width, but for 32 pixels
+        # and fewer: the last stage, 32 times smaller, is then a single cell, which exports as another graph.
+        sides = {2: torch.export.Dim("height", min=33), 3: torch.export.Dim("width", min=33)}
+        return ({0: torch.export.Dim("batch"), **sides},)
 
-def sgd(module: nn.Module, config: ClassifierConfig, weight_decay: float) -> torch.optim.Optimizer:
-    """SGD with momentum 0.875 and no decay of batch normalisation, as in NVIDIA's recipes for ResNets."""
+
+def without_decay_of_vectors(module: nn.Module) -> list[dict[str, Any]]:
+    """Parameter groups that keep weight decay off batch normalisation, as NVIDIA's recipes do."""
     # Batch normalisation's scales and shifts are the vectors, and the recipes decay none of them. The only
     # other vectors are biases (the classifier's, squeeze-and-excitation's), which do not matter to speed.
     decayed = [p for p in module.parameters() if p.ndim > 1]
     vectors = [p for p in module.parameters() if p.ndim <= 1]
-    groups = [{"params": decayed}, {"params": vectors, "weight_decay": 0.0}]
+    return [{"params": decayed}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def sgd(module: nn.Module, config: ClassifierConfig, weight_decay: float) -> torch.optim.Optimizer:
+    """SGD with momentum 0.875 and no decay of batch normalisation, as in NVIDIA's recipes for ResNets."""
+    groups = without_decay_of_vectors(module)
     # Published: 0.256 per 256 images, reached by warm-up. Without warm-up the rate of 25 images is as far as
     # it is safe to go, however large the batch; speed does not depend on it.
     rate = min(config.learning_rate, config.batch_size * 1e-3)
-    return torch.optim.SGD(groups, lr=rate, momentum=0.875, weight_decay=weight_decay)
+    return torch.optim.SGD(groups, lr=rate, momentum=0.875, weight_decay=weight_decay, fused=True)

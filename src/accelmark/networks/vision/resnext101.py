@@ -3,8 +3,9 @@
 3x3 convolutions in 32 groups of 4 channels, doubled at each stage, with the strides in them. torchvision's
 `ResNet` with these numbers is the network to the parameter: 44,177,704, the paper's 44 million. Loss and
 optimiser as in NVIDIA's PyTorch recipe: label smoothing 0.1, SGD with momentum 0.875, weight decay 1/16384
-and none on batch normalisation. Different: random images, of which mixup would make others, and a constant
-learning rate.
+and none on batch normalisation. No mixup: the recipe mixes images only when it trains for 250 epochs (to
+80.2 %), and the published 79.37 % is near to what it reports for 90 epochs without (79.5 %). Different:
+random images instead of decoded and augmented ones, and a constant learning rate.
 """
 
 from __future__ import annotations

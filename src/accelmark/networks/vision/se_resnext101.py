@@ -3,7 +3,9 @@
 Each block of ResNeXt-101 32x4d weighs its channels, after its last convolution and before the sum, by two
 small layers over their means; these have a sixteenth of the channels between them. timm's `ResNet` with such
 blocks is the network to the parameter: 48,955,416, the paper's 49.0 million. Loss and optimiser as for
-ResNeXt-101, which NVIDIA's recipe shares.
+ResNeXt-101, which NVIDIA's recipe shares. Different, besides what is there: the last batch normalisation of a
+block starts at 0, timm's default, where the recipe's starts at 1; without warm-up the loss falls more
+steadily so.
 """
 
 from __future__ import annotations
