@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from accelmark.errors import UsageError
 from accelmark.networks.lamb import Lamb
 from accelmark.networks.language import bert, squad
+from accelmark.networks.language.words import word_pieces
 
 BASE, LARGE = bert.BertBase(), bert.BertLarge()
 PRE_TRAINING = list(bert.PREDICTIONS)
@@ -323,7 +324,7 @@ def test_named_entity_batches_have_the_data_set_s_statistics():
 
 
 def test_word_pieces_are_as_frequent_as_words():
-    ids = squad.word_pieces((200_000,), 30_522, generator())
+    ids = word_pieces((200_000,), squad.FIRST_WORD, 30_522, generator())
     assert ids.min() == squad.FIRST_WORD
     assert ids.max() < 30_522
     # Weights go as 1 / (rank + 2.7) and sum to 9 over the vocabulary.

@@ -19,6 +19,8 @@ UNITS_OF_THREE = {
     "bert-large": 3,
     "bert-large-sparse": 3,
     "electra-base": 3,
+    "gnmt-v2": (15 + 10 + 14) + (13 + 12 + 11),
+    "transformer-big": 14 + 13 + 14 + 13,
     "transformer-xl-base": 3 * 32,
     "transformer-xl-large": 3 * 48,
     "unet-3d": 3,
@@ -27,6 +29,7 @@ UNITS_OF_THREE = {
 #: Where a network has other parameters than are published, and why; its file says more.
 OTHER_COUNTS = {
     "bert-base": "the published 110M are with the heads of pre-training; without them 1.0 % less",
+    "transformer-big": "the paper's 213M are with 37,000 word pieces, the recipe has 33,712: 211M",
     "transformer-xl-large": "the paper's 257M are not what the recipe's own code builds, 285M",
 }
 
@@ -105,7 +108,7 @@ def test_loss_falls_on_two_fixed_batches(network):
 
 def test_state_is_detached(network):
     config, module = tiny(network)
-    _, state = network.loss(module, network.batch(config, 2, generator()), None)
+    _, state = network.loss(module, network.batch(config, samples(network, 2), generator()), None)
     assert state is None or not any(leaf.requires_grad for leaf in leaves(state))
 
 
@@ -126,7 +129,7 @@ def test_batch_follows_the_seed(network):
     config = network.sizes["tiny"]
 
     def draw(seed):
-        return leaves(network.batch(config, 2, generator(seed)))
+        return leaves(network.batch(config, samples(network, 2), generator(seed)))
 
     once, again, other = draw(1), draw(1), draw(2)
     assert all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
@@ -136,7 +139,7 @@ def test_batch_follows_the_seed(network):
 def test_batch_leaves_the_global_generator_alone(network):
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    network.batch(network.sizes["tiny"], 2, generator())
+    network.batch(network.sizes["tiny"], samples(network, 2), generator())
     network.inference_inputs(network.sizes["tiny"], 2, generator())
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -192,6 +195,13 @@ def segmentation(outputs, config):
     assert outputs.shape == (2, config.classes, *config.output_size)
 
 
+def translation(outputs, config):
+    assert outputs.shape[0] == 2
+    assert outputs.shape[1] <= config.longest
+    assert (outputs >= 0).all()
+    assert (outputs < config.vocabulary).all()
+
+
 INFERENCE = {
     "image classification": classification,
     "instance segmentation": instance_segmentation,
@@ -199,6 +209,7 @@ INFERENCE = {
     "object detection": detection,
     "question answering": answers,
     "segmentation": segmentation,
+    "translation": translation,
 }
 
 
@@ -223,7 +234,7 @@ def test_compiled_step_equals_the_eager_one(name):
     random = generator()
     state = eager_state = None
     for _ in range(3):
-        batch = network.batch(config, 2, random)
+        batch = network.batch(config, samples(network, 2), random)
         expected, eager_state = network.loss(module, batch, eager_state)
         loss, state = network.loss(compiled, batch, state)
         assert loss.item() == pytest.approx(expected.item(), rel=1e-5)

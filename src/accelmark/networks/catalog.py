@@ -130,26 +130,29 @@ class Kept:
 
 
 def count(network: Network, config: Config, device: str, samples: int) -> tuple[float, float]:
-    """Operations of one training step, and bytes that forward keeps for backward.
-
-    In the steady state of a recurrent network: the first step has no past to attend to, the second is like
-    all later ones.
-    """
+    """Operations of one training step, and bytes that forward keeps for backward."""
     torch.manual_seed(0)
     batch = on_device(network.batch(config, samples, torch.Generator().manual_seed(0)), device)
     with WithoutProducts() if device == "cpu" else contextlib.nullcontext():
         with torch.device(device):
             module = network.build(config)
-        with torch.no_grad():
-            _, state = network.loss(module, batch, None)
-        kept = Kept(module)
-        backward = {aten.convolution_backward: convolution_backward_flops}
-        counter = FlopCounterMode(display=False, custom_mapping=backward)
-        with counter:
-            with kept.hooks:
-                loss, _ = network.loss(module, batch, state)
-            loss.backward()
-    return float(counter.get_total_flops()), float(kept.bytes)
+        flops, kept, state = count_step(network, module, batch, None)
+        if state is not None:
+            # The first step of a recurrent network has no past to attend to; the second is like all others.
+            flops, kept, _ = count_step(network, module, batch, state)
+    return flops, kept
+
+
+def count_step(network: Network, module: nn.Module, batch: Any, state: Any) -> tuple[float, float, Any]:
+    """Operations and kept bytes of one step, and the state that it leaves."""
+    kept = Kept(module)
+    backward = {aten.convolution_backward: convolution_backward_flops}
+    counter = FlopCounterMode(display=False, custom_mapping=backward)
+    with counter:
+        with kept.hooks:
+            loss, state = network.loss(module, batch, state)
+        loss.backward()
+    return float(counter.get_total_flops()), float(kept.bytes), state
 
 
 @dataclass(frozen=True)
@@ -168,8 +171,9 @@ def cost(network: Network, config: Config) -> Cost:
     depend on their values run on the CPU, without the products and for one sample; what samples share
     (Transformer-XL's position projections) is below 4 %.
     """
-    # Batch normalisation refuses a single value per channel, which one sample gives at a map of one cell.
-    samples = max(2, network.least_batch_size)
+    # Batch normalisation refuses a single value per channel, which one sample gives at a map of one cell; and
+    # sentences differ in length, so that only a batch of the usual size has the usual mix.
+    samples = max(2, config.batch_size if network.domain == "language" else 2)
     try:
         flops, few = count(network, config, "meta", samples)
         _, many = count(network, config, "meta", 2 * samples)

@@ -52,8 +52,8 @@ from accelmark.networks.language.squad import (
     span_loss,
     squad_batch,
     text_shape,
-    word_pieces,
 )
+from accelmark.networks.language.words import word_pieces
 from accelmark.networks.registry import register
 
 
@@ -199,7 +199,7 @@ def named_entity_batch(config: EncoderConfig, batch_size: int, generator: torch.
     length = config.sequence_length
     position = torch.arange(length)
     pieces = log_normal(15.9, 0.7, batch_size, generator).clamp(1, length - 2)
-    ids = word_pieces((batch_size, length), config.vocabulary, generator)
+    ids = word_pieces((batch_size, length), FIRST_WORD, config.vocabulary, generator)
     ids[:, 0] = CLS
     ids = torch.where(position == pieces + 1, SEP, ids)
     ids = torch.where(position > pieces + 1, PAD, ids)

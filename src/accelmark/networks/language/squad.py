@@ -7,7 +7,6 @@ most paragraphs are cut, 96 % is text. The published runs compute on the padding
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from accelmark.errors import UsageError
 from accelmark.networks.base import Config
+from accelmark.networks.language.words import word_pieces
 
 #: BERT's vocabulary begins with special and unused entries; these are its ids.
 PAD, CLS, SEP, MASK = 0, 101, 102, 103
@@ -48,24 +48,6 @@ class EncoderConfig(Config):
     dropout: float = 0.1
 
 
-@functools.cache
-def cumulative_frequencies(words: int) -> Tensor:
-    """Zipf-Mandelbrot in Mandelbrot's own form: the word of rank r is drawn in proportion to 1 / (r + 2.7).
-
-    How often words repeat is what the gradient of the word embeddings depends on: 3 % are the commonest.
-    """
-    weight = 1 / (torch.arange(1, words + 1, dtype=torch.float64) + 2.7)
-    return weight.cumsum(0) / weight.sum()
-
-
-def word_pieces(shape: tuple[int, ...], vocabulary: int, generator: torch.Generator) -> Tensor:
-    """Ids of word pieces, as frequent as English words are; no special ones."""
-    words = vocabulary - FIRST_WORD
-    draws = torch.rand(shape, generator=generator, dtype=torch.float64)
-    # The last sum may round to just below 1, and a draw may lie between.
-    return FIRST_WORD + torch.searchsorted(cumulative_frequencies(words), draws).clamp(max=words - 1)
-
-
 def log_normal(median: float, deviation: float, count: int, generator: torch.Generator) -> Tensor:
     """`count` lengths in whole tokens, one a row; `deviation` is that of the logarithm."""
     draws = torch.randn(count, 1, generator=generator, dtype=torch.float64)
@@ -82,7 +64,7 @@ def sentence_pair(
     position = torch.arange(length)
     middle = first + 1
     end = middle + second + 1
-    ids = word_pieces((first.shape[0], length), vocabulary, generator)
+    ids = word_pieces((first.shape[0], length), FIRST_WORD, vocabulary, generator)
     ids = torch.where((position == middle) | (position == end), SEP, ids)
     ids[:, 0] = CLS
     ids = torch.where(position > end, PAD, ids)
