@@ -212,8 +212,8 @@ def size_entry(network: Network, config: Config) -> SizeEntry:
         parameters=parameters,
         published_parameters=config.parameters,
         flops_per_sample=rounded(taken.flops),
-        # Weights, their gradients, and what the optimiser keeps, in single precision.
-        state_bytes=rounded(4 * parameters * (2 + optimizer_share(network)) + taken.kept_once),
+        # In single precision.
+        state_bytes=rounded(4 * parameters * (1 + optimizer_share(network)) + taken.kept_once),
         kept_bytes_per_sample=rounded(taken.kept),
     )
 

@@ -25,8 +25,8 @@ class SizeEntry(Model):
     """One size of a network in the catalog, for its default task.
 
     `parameters` is counted on the built module; `flops_per_sample` is per unit of the batch axis, forward and
-    backward. Training takes at least `state_bytes`, and in single precision `kept_bytes_per_sample` for each
-    unit of the batch axis.
+    backward. `state_bytes` are of the weights and what the optimiser keeps; `kept_bytes_per_sample`, for each
+    unit of the batch axis, what forward keeps for backward in single precision.
     """
 
     batch_size: int
@@ -63,14 +63,16 @@ class CatalogEntry(Model):
     def memory_gib(self, job: Job) -> float | None:
         """What training needs at least on each accelerator, if the Job is what the catalog counted.
 
-        With half of what single precision keeps for mixed precision; temporary results and the framework
-        come on top.
+        In mixed precision forward keeps half as much. Temporary results and the framework come on top.
         """
         if job.batch_size is None or not self._counted(job):
             return None
         size = self.sizes[job.size]
         kept = size.kept_bytes_per_sample * job.batch_size
-        return (size.state_bytes + kept * (0.5 if job.precision in ("fp16", "bf16") else 1)) / 2**30
+        if job.precision in ("fp16", "bf16"):
+            kept /= 2
+        # Gradients come as what forward kept goes.
+        return (size.state_bytes + max(kept, 4 * size.parameters)) / 2**30
 
     def _counted(self, job: Job) -> bool:
         task = job.parameters.get("task")
