@@ -96,7 +96,11 @@ def test_memory_is_what_a_hand_counts():
 @pytest.mark.parametrize(
     ("batch_size", "precision", "gib"),
     # Weights and two moments, and 0.478 GiB a sequence, which is more than the gradients.
-    [(1, "fp32", 3 * 0.4057 + 0.478), (8, "fp32", 3 * 0.4057 + 8 * 0.478), (8, "bf16", 3 * 0.4057 + 4 * 0.478)],
+    [
+        (1, "fp32", 3 * 0.4057 + 0.478),
+        (8, "fp32", 3 * 0.4057 + 8 * 0.478),
+        (8, "bf16", 3 * 0.4057 + 4 * 0.478),
+    ],
 )
 def test_memory_of_a_job(batch_size, precision, gib):
     job = Job(network="bert-base", batch_size=batch_size, precision=precision, sequence_length=384)

@@ -247,11 +247,11 @@ def test_word_by_word_the_transformer_scores_like_over_the_whole_sentence():
     source, target = batch["source"], batch["target"]
     expected = module(source, target)
     mask = torch.ones(len(source), 1, 1, source.shape[1], dtype=torch.bool)
-    memory = module.encode(source, mask)
+    memory = module.encode(module.embedding(source), mask)
     room = (len(source), config.heads, target.shape[1], config.width // config.heads)
     kept = [[memory.new_zeros(room)] * 2 for _ in module.decoder]
     for place in range(target.shape[1]):
-        x = module.embed(target[:, place : place + 1], module.positions[place])
+        x = module.embedding(target[:, place : place + 1]) * module.scale + module.positions[place]
         for i, layer in enumerate(module.decoder):
             read = layer.source.split(layer.source.key_value(memory), 2)
             x, *kept[i] = layer.next_word(x, kept[i], read, mask, torch.tensor(place))

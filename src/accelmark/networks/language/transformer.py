@@ -178,20 +178,25 @@ class Transformer(nn.Module):
         self.scale = math.sqrt(config.width)
 
     def forward(self, source: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        memory = self.encode(source, mask)
-        x = self.drop(self.embed(target, self.positions[: target.shape[1]]))
+        # Looked up together: each look-up's gradient is as large as the whole table.
+        looked = self.embedding(torch.cat([source.flatten(), target.flatten()]))
+        sources, targets = looked.split([source.numel(), target.numel()])
+        memory = self.encode(sources.view(*source.shape, -1), mask)
+        x = self.drop(self.placed(targets.view(*target.shape, -1)))
         for layer in self.decoder:
             x = layer(x, memory, mask)
         return self.score(x)
 
-    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        x = self.drop(self.embed(source, self.positions[: source.shape[1]]))
+    def encode(self, words: Tensor, mask: Tensor | None) -> Tensor:
+        """States of embedded words, [rows, tokens, width]."""
+        x = self.drop(self.placed(words))
         for layer in self.encoder:
             x = layer(x, mask)
         return self.encoder_norm(x)
 
-    def embed(self, words: Tensor, positions: Tensor) -> Tensor:
-        return self.embedding(words) * self.scale + positions
+    def placed(self, words: Tensor) -> Tensor:
+        """Embedded words with their positions."""
+        return words * self.scale + self.positions[: words.shape[1]]
 
     def score(self, x: Tensor) -> Tensor:
         return F.linear(self.decoder_norm(x), self.embedding.weight)
@@ -210,7 +215,7 @@ class Translator(nn.Module):
         (sentences, longest), beam = source.shape, config.beam
         mask = (source != PAD)[:, None, None, :]
         lengths = mask.sum((1, 2, 3)) - 1
-        memory = net.encode(source, mask).repeat_interleave(beam, 0)
+        memory = net.encode(net.embedding(source), mask).repeat_interleave(beam, 0)
         mask = mask.repeat_interleave(beam, 0)
         sources = [
             [each.contiguous() for each in layer.source.split(layer.source.key_value(memory), 2)]
@@ -220,7 +225,7 @@ class Translator(nn.Module):
         state = tuple(memory.new_zeros(room) for _ in range(2 * config.layers))
 
         def step(previous: Tensor, at: Tensor, state: State) -> tuple[Tensor, State]:
-            x = net.embed(previous[:, None], net.positions.index_select(0, at[None]))
+            x = net.embedding(previous[:, None]) * net.scale + net.positions.index_select(0, at[None])
             kept: list[Tensor] = []
             for i, (layer, keys_values) in enumerate(zip(net.decoder, sources, strict=True)):
                 x, keys, values = layer.next_word(x, state[2 * i : 2 * i + 2], keys_values, mask, at)
