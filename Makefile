@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RESULTS ?= results
 SITE ?= site
 
-.PHONY: install bench test check schema catalog bench-overhead bench-importers bench-report gpu-check clean
+.PHONY: install bench test check schema catalog bench-overhead bench-importers bench-report bench-peers gpu-check clean
 
 install: $(VENV)/installed
 
@@ -22,7 +22,11 @@ bench: install
 
 test: install
 	sh tests/install_chromium.sh
-	$(BIN)/python -m pytest
+# The networks' tests measure no time, so they may share the machine; all others run alone.
+	status=0; \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/networks || status=$$?; \
+	$(BIN)/python -m pytest --ignore tests/networks || status=$$?; \
+	exit $$status
 
 check: install
 	$(BIN)/ruff format --check .
@@ -43,6 +47,11 @@ bench-importers: install
 
 bench-report: install
 	$(BIN)/python bench/report.py
+
+# With EXAMPLES=DIR, a clone of NVIDIA/DeepLearningExamples, beside these too.
+bench-peers: install
+	$(BIN)/python bench/peers/compare.py efficientnet-b0:2 resnet50-v1.5:2 bert-base:1
+	test -z "$(EXAMPLES)" || $(BIN)/python bench/peers/compare.py --examples "$(EXAMPLES)" ssd300-resnet50:2 gnmt-v2:8 transformer-big:512
 
 # On a machine with an NVIDIA GPU, without network: uses .venv if it is there, else a Python that has PyTorch.
 gpu-check:

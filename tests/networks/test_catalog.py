@@ -12,6 +12,7 @@ def generated():
     return catalog.generate()
 
 
+@pytest.mark.xdist_group("catalog")
 def test_catalog_is_current(generated):
     assert catalog.read(catalog.PATH) == generated, "run `python -m accelmark.networks.catalog`"
 
@@ -27,6 +28,7 @@ def test_entries_are_sorted_and_loadable():
         assert registry.load(name).name == name
 
 
+@pytest.mark.xdist_group("catalog")
 def test_check_writes_nothing_and_says_what_is_wrong(generated, monkeypatch, tmp_path):
     said = []
     monkeypatch.setattr(catalog, "generate", lambda: generated)

@@ -14,7 +14,8 @@ rate, and the first layer runs over the padding too, where the recipe packs the 
 device to do so; sentences are turned round within their lengths, so the answers are the same.
 
 Inference translates as in the recipe: beam search with 5 candidates, length penalty 0.6, coverage penalty
-0.1. Untrained weights know no end, so a translation is made as long as its source.
+0.1. Untrained weights know no end, so a translation is made as long as its source. What a candidate has
+covered goes with it when the beam is sorted, as in the paper; the recipe leaves it at its old place.
 """
 
 from __future__ import annotations
@@ -115,6 +116,9 @@ class GNMT(nn.Module):
             if isinstance(module, nn.Linear | nn.Embedding | Layer):
                 for weight in module.parameters(recurse=False):
                     nn.init.uniform_(weight, -0.1, 0.1)
+            if isinstance(module, Layer):
+                # An LSTM adds two biases to the same sums; in the recipe one of them begins at zero.
+                nn.init.zeros_(module.bias_hh_l0)
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         memory, keys, mask = self.encode(source, lengths)
@@ -185,7 +189,8 @@ class Translator(nn.Module):
 
         def rank(scores: Tensor, lengths: Tensor, state: State) -> Tensor:
             covered = torch.where(mask.squeeze(1), state[0].clamp(1e-9, 1.0), 1.0).log().sum(1)
-            return scores / length_penalty(lengths) + COVERAGE * covered.view_as(scores)
+            # The recipe counts a translation's beginning, too.
+            return scores / length_penalty(lengths + 1) + COVERAGE * covered.view_as(scores)
 
         state = (covered, *(empty.clone() for _ in range(2 * config.layers)))
         # A source's length is with its beginning and end.
@@ -217,11 +222,16 @@ class GNMTV2(Network):
 
     def batch(self, config: GNMTConfig, batch_size: int, generator: torch.Generator) -> dict[str, Tensor]:
         width = -(-config.longest // BUCKETS)
-        bucket = (max(middle_pair(config.longest - 2, generator)) + 2) // width
+
+        def bucket(longer: Tensor) -> Tensor:
+            # 50 tokens are one more than the last range has room for, and still in it.
+            return (longer // width).clamp(max=BUCKETS - 1)
+
+        chosen = bucket(torch.tensor(max(middle_pair(config.longest - 2, generator)) + 2))
         # Of a hundred pairs at least three are in any of the ranges.
         drawn = sentence_lengths(100 * batch_size, config.longest - 2, generator)
         source, target = (lengths + 2 for lengths in drawn)
-        same = (torch.maximum(source, target) // width == bucket).nonzero().squeeze(1)[:batch_size]
+        same = (bucket(torch.maximum(source, target)) == chosen).nonzero().squeeze(1)[:batch_size]
         sources, lengths = sentences(source[same], config.vocabulary, generator)
         targets, _ = sentences(target[same], config.vocabulary, generator)
         labels = targets[:, 1:].contiguous()
