@@ -54,7 +54,7 @@ def without_chance(module: torch.nn.Module) -> torch.nn.Module:
         name = type(each).__name__
         if "Dropout" in name or "StochasticDepth" in name:
             each.p = 0.0
-        elif "BatchNorm" in name or "DropPath" in name:
+        elif "BatchNorm" in name or "DropPath" in name or "SpecAugment" in name:
             each.eval()
         if hasattr(each, "fg_bg_sampler"):
             each.fg_bg_sampler.batch_size_per_image = 1_000_000

@@ -19,6 +19,12 @@ UNITS_OF_THREE = {
     "bert-large": 3,
     "bert-large-sparse": 3,
     "electra-base": 3,
+    "jasper-10x5dr": 3,
+    "quartznet-15x5": 3,
+    "rnnt": 3,
+    "tacotron2": 39 + 33 + 30,
+    "fastpitch": 65 + 55 + 49,
+    "waveglow": 3 * 2048,
     "gnmt-v2": (15 + 10 + 14) + (13 + 12 + 11),
     "transformer-big": 14 + 13 + 14 + 13,
     "transformer-xl-base": 3 * 32,
@@ -195,6 +201,22 @@ def segmentation(outputs, config):
     assert outputs.shape == (2, config.classes, *config.output_size)
 
 
+def spectrogram(outputs, config):
+    frames, lengths = outputs
+    assert frames.shape == (2, 80, lengths.max())
+
+
+def audio(outputs, config):
+    assert outputs.shape[0] == 2
+    assert outputs.shape[1] % 256 == 0
+
+
+def recognition(outputs, config):
+    letters, counts = outputs
+    assert letters.shape[0] == len(counts) == 2
+    assert ((letters != 28).sum(1) == counts).all()
+
+
 def translation(outputs, config):
     assert outputs.shape[0] == 2
     assert outputs.shape[1] <= config.longest
@@ -203,12 +225,15 @@ def translation(outputs, config):
 
 
 INFERENCE = {
+    "audio from spectrograms": audio,
     "image classification": classification,
     "instance segmentation": instance_segmentation,
     "language modelling": language_model,
     "object detection": detection,
     "question answering": answers,
     "segmentation": segmentation,
+    "spectrograms from text": spectrogram,
+    "speech recognition": recognition,
     "translation": translation,
 }
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
+from accelmark.networks import lstm
 from accelmark.networks.language import beam_search, gnmt, sentence_pairs, transformer
 
 from .sweep import generator, without_chance
@@ -188,7 +189,7 @@ def test_padding_changes_no_translation(network):
 
 def test_sentences_are_turned_within_their_lengths():
     x = torch.arange(10.0).view(2, 5, 1)
-    assert gnmt.turned(x, torch.tensor([5, 3])).squeeze(-1).tolist() == [[4, 3, 2, 1, 0], [7, 6, 5, 8, 9]]
+    assert lstm.turned(x, torch.tensor([5, 3])).squeeze(-1).tolist() == [[4, 3, 2, 1, 0], [7, 6, 5, 8, 9]]
 
 
 def test_the_first_layer_is_the_bidirectional_one_of_packed_sentences():
@@ -204,7 +205,7 @@ def test_the_first_layer_is_the_bidirectional_one_of_packed_sentences():
     packed, _ = both(pack_padded_sequence(x, lengths, batch_first=True))
     expected, _ = pad_packed_sequence(packed, batch_first=True)
     ours = torch.cat(
-        [module.forwards(x), gnmt.turned(module.backwards(gnmt.turned(x, lengths)), lengths)], -1
+        [module.forwards(x), lstm.turned(module.backwards(lstm.turned(x, lengths)), lengths)], -1
     )
     real = (torch.arange(9) < lengths[:, None])[..., None]
     torch.testing.assert_close(ours * real, expected * real)

@@ -38,7 +38,7 @@ from accelmark.measure.telemetry import SLOWDOWNS, throttle_words
 from accelmark.system import Accelerator, Cpu
 
 #: What measuring needs besides accelmark itself: the extra `pytorch`.
-REQUIRED = ("torch", "torchvision", "timm", "transformers")
+REQUIRED = ("torch", "torchvision", "torchaudio", "timm", "transformers")
 #: Load of the machine, as a share of its CPUs, above which others take part in what is measured.
 LOAD_SHARE = 0.2
 #: Share of the time that a hypervisor may take away.

@@ -111,6 +111,12 @@ def convolution_backward_flops(
     return once * (wanted[0] + wanted[1])
 
 
+@torch.library.impl("aten::_ctc_loss_backward", "Meta")  # type: ignore[untyped-decorator]
+def ctc_gradient_without_values(gradient: torch.Tensor, scores: torch.Tensor, *_: Any) -> torch.Tensor:
+    """The shape of what CTC's backward pass gives, which torch does not say for tensors without values."""
+    return torch.empty_like(scores)
+
+
 class Kept:
     """Counts what forward keeps for backward, in bytes; weights do not count, and nothing counts twice."""
 
@@ -173,7 +179,7 @@ def cost(network: Network, config: Config) -> Cost:
     """
     # Batch normalisation refuses a single value per channel, which one sample gives at a map of one cell; and
     # sentences differ in length, so that only a batch of the usual size has the usual mix.
-    samples = max(2, config.batch_size if network.domain == "language" else 2)
+    samples = max(2, config.batch_size if network.domain in ("language", "speech") else 2)
     try:
         flops, few = count(network, config, "meta", samples)
         _, many = count(network, config, "meta", 2 * samples)

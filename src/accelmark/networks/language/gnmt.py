@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from accelmark.networks.base import Config, Network, QualityTarget
 from accelmark.networks.language.beam_search import State, beam_search, length_penalty
 from accelmark.networks.language.sentence_pairs import middle_pair, sentence_lengths, smoothed_cross_entropy
 from accelmark.networks.language.words import word_pieces
+from accelmark.networks.lstm import LSTM, one_step, turned
 from accelmark.networks.registry import register
 
 PAD, BEGIN, END, FIRST_WORD = 0, 2, 3, 4
@@ -74,28 +74,6 @@ class Attention(nn.Module):
         return scores.softmax(-1)
 
 
-def turned(x: Tensor, lengths: Tensor) -> Tensor:
-    """[rows, tokens, width] with each row's tokens in reverse, and its padding where it was."""
-    place = torch.arange(x.shape[1], device=x.device)
-    mirrored = lengths[:, None] - 1 - place
-    return x.gather(1, torch.where(mirrored >= 0, mirrored, place)[..., None].expand_as(x))
-
-
-class Layer(nn.LSTM):
-    """One LSTM layer in one direction: [rows, tokens, inputs] to [rows, tokens, width]."""
-
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__(inputs, width, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        # oneDNN has no LSTM in half precision for processors without such instructions; torch's own has.
-        mixed = x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
-        if mixed and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-            with torch.backends.mkldnn.flags(enabled=False):
-                return super().forward(x)[0]
-        return super().forward(x)[0]
-
-
 class GNMT(nn.Module):
     """Scores of each next target token, [rows, tokens, vocabulary], given source, its lengths, and target."""
 
@@ -103,20 +81,20 @@ class GNMT(nn.Module):
         super().__init__()
         width = config.width
         self.embedding = nn.Embedding(config.vocabulary, width, padding_idx=PAD)
-        self.forwards, self.backwards = Layer(width, width), Layer(width, width)
+        self.forwards, self.backwards = LSTM(width, width), LSTM(width, width)
         self.encoder = nn.ModuleList(
-            Layer(2 * width if i == 0 else width, width) for i in range(config.layers - 1)
+            LSTM(2 * width if i == 0 else width, width) for i in range(config.layers - 1)
         )
-        self.first = Layer(width, width)
+        self.first = LSTM(width, width)
         self.attention = Attention(width)
-        self.decoder = nn.ModuleList(Layer(2 * width, width) for _ in range(config.layers - 1))
+        self.decoder = nn.ModuleList(LSTM(2 * width, width) for _ in range(config.layers - 1))
         self.classifier = nn.Linear(width, config.vocabulary)
         self.drop = nn.Dropout(config.dropout)
         for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding | Layer):
+            if isinstance(module, nn.Linear | nn.Embedding | LSTM):
                 for weight in module.parameters(recurse=False):
                     nn.init.uniform_(weight, -0.1, 0.1)
-            if isinstance(module, Layer):
+            if isinstance(module, LSTM):
                 # An LSTM adds two biases to the same sums; in the recipe one of them begins at zero.
                 nn.init.zeros_(module.bias_hh_l0)
 
@@ -155,15 +133,6 @@ class GNMT(nn.Module):
             kept += [answer, cell]
             x = answer if i == 0 else x + answer
         return self.classifier(x), weights.squeeze(1), kept
-
-
-def one_step(layer: Layer, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """An LSTM's next state and cell, [rows, width], in products that export for any number of rows."""
-    gates = F.linear(x, layer.weight_ih_l0, layer.bias_ih_l0)
-    gates = gates + F.linear(hidden, layer.weight_hh_l0, layer.bias_hh_l0)
-    take, forget, new, give = gates.chunk(4, -1)
-    cell = forget.sigmoid() * cell + take.sigmoid() * new.tanh()
-    return give.sigmoid() * cell.tanh(), cell
 
 
 class Translator(nn.Module):

@@ -1,0 +1,1 @@
+"""Networks that recognise and synthesise speech."""
