@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class LSTM(nn.LSTM):
+class LSTM(nn.LSTM):  # type: ignore[misc]  # torch is untyped to mypy here
     """One layer in one direction from a state of zeros: [rows, steps, inputs] to [rows, steps, width]."""
 
     def __init__(self, inputs: int, width: int) -> None:

@@ -1,0 +1,1 @@
+"""Networks that recommend: films, articles, advertisements."""
