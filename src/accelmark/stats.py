@@ -133,6 +133,15 @@ def _total(pairs: Pairs) -> tuple[float, float]:
     return math.fsum(u for u, _ in pairs), math.fsum(t for _, t in pairs)
 
 
+def proportion(successes: int, trials: int) -> tuple[float, float]:
+    """The 95 % interval of a share, by its score (Wilson, JASA 22, 1927): sound near 0 and 1, and for few."""
+    z = 1.959964
+    share, weight = successes / trials, z * z / trials
+    middle = (share + weight / 2) / (1 + weight)
+    half = z / (1 + weight) * math.sqrt(share * (1 - share) / trials + weight / trials / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
 def is_settled(times: Sequence[float], tolerance: float) -> bool:
     """Whether the last windows have stopped changing: the end of warm-up.
 

@@ -18,7 +18,7 @@ def point(name, size):
 def position(diagram, to_play=go.BLACK):
     """One board from a picture of it: X is Black, O is White."""
     rows = diagram.split()
-    board, size = go.start(1, len(rows)), len(rows)
+    board = go.start(1, len(rows))
     for at, sign in enumerate("".join(rows)):
         if sign != ".":
             board.to_play[:] = go.BLACK if sign == "X" else go.WHITE

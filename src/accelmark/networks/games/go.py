@@ -1,7 +1,7 @@
 """The rules of Go for many boards side by side, of any size, in NumPy on the CPU.
 
-Area scoring as in the Tromp-Taylor rules (tromp.github.io/go.html), where stones that stand count as alive. As
-in Minigo's self-play there is no suicide, and positional superko: no move may bring back the stones of any
+Area scoring as in the Tromp-Taylor rules (tromp.github.io/go.html): stones that stand count as alive. As in
+Minigo's self-play there is no suicide, and positional superko: no move may bring back the stones of any
 earlier board, of which simple ko is the shortest case. A pass is always allowed; two in a row end a game, and
 so does a limit of moves.
 
@@ -66,7 +66,7 @@ class Positions:
     size: int
     #: Stones now and before the last moves: [positions, history, points + 1].
     boards: NDArray[np.int8]
-    #: The chain of a stone, named by one of its points; off the board where there is none: [positions, points + 1].
+    #: The chain of a stone, named by one of its points, or off the board: [positions, points + 1].
     chains: NDArray[np.int16]
     #: How many liberties a stone's chain has: [positions, points + 1].
     liberties: NDArray[np.int16]
@@ -97,6 +97,10 @@ class Positions:
     def __setitem__(self, rows: NDArray[np.int64], others: Positions) -> None:
         for array, other in zip(self._arrays(), others._arrays(), strict=True):
             array[rows] = other
+
+    def room(self, count: int) -> Positions:
+        """Positions like these that nothing is said of yet."""
+        return Positions(self.size, *(np.empty((count, *a.shape[1:]), a.dtype) for a in self._arrays()))
 
     def _arrays(self) -> list[NDArray]:
         return [getattr(self, field.name) for field in fields(self)[1:]]
@@ -248,7 +252,7 @@ def over(positions: Positions, longest: int) -> NDArray[np.bool_]:
 
 
 def scores(positions: Positions) -> NDArray[np.int64]:
-    """By how many points Black is ahead, without komi: stones, and what they alone reach over empty points."""
+    """By how much Black is ahead, without komi: stones, and empty points that only one side reaches."""
     stones, size = positions.stones, positions.size
     empty = stones == EMPTY
     reached = []

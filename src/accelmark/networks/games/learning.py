@@ -1,0 +1,62 @@
+"""Training on self-play games, the second of Minigo's three phases, and the loop of all three."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from accelmark.networks.games import go
+from accelmark.networks.games.evaluation import Match, match
+from accelmark.networks.games.minigo import Minigo, MinigoConfig
+from accelmark.networks.games.search import Evaluate, Evaluator, turn
+from accelmark.networks.games.self_play import Played, self_play
+
+#: Generations whose games are trained on, and the share of their positions that is; the reference's.
+WINDOW, SHARE = 5, 0.3
+
+
+def train(
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    window: Sequence[Played],
+    batch_size: int,
+    steps: int,
+    random: np.random.Generator,
+) -> int:
+    """Steps on positions drawn from games, each turned or mirrored at random; how many positions these were."""
+    network, device = Minigo(), next(module.parameters()).device
+    planes, visits, outcomes = (
+        torch.cat([getattr(played, name) for played in window]) for name in ("planes", "visits", "outcomes")
+    )
+    module.train()
+    for _ in range(steps):
+        drawn = torch.from_numpy(random.integers(len(planes), size=batch_size))
+        tables = go.symmetries(planes.shape[-1])
+        chosen = torch.from_numpy(tables[random.integers(len(tables), size=batch_size)])
+        turned, shares = turn(planes[drawn], visits[drawn], chosen)
+        batch = {"planes": turned, "visits": shares, "outcomes": outcomes[drawn]}
+        optimizer.zero_grad()
+        loss, _ = network.loss(module, {name: each.to(device) for name, each in batch.items()}, None)
+        loss.backward()
+        optimizer.step()
+    return steps * batch_size
+
+
+def generation(
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    config: MinigoConfig,
+    window: Sequence[Played],
+    games: int,
+    random: np.random.Generator,
+) -> list[Played]:
+    """Games of the network as it is, and training on the last generations' with them: the new window."""
+    played = self_play(Evaluator(module, random), config.play, games, random)
+    window = [*window, played][-WINDOW:]
+    positions = sum(len(each.planes) for each in window)
+    steps = max(1, round(SHARE * positions / config.batch_size))
+    train(module, optimizer, window, config.batch_size, steps, random)
+    return window
