@@ -26,6 +26,7 @@ UNITS_OF_THREE = {
     "fastpitch": 65 + 55 + 49,
     "waveglow": 3 * 2048,
     "gnmt-v2": (15 + 10 + 14) + (13 + 12 + 11),
+    "minigo": 3,
     "transformer-big": 14 + 13 + 14 + 13,
     "transformer-xl-base": 3 * 32,
     "transformer-xl-large": 3 * 48,
@@ -224,12 +225,20 @@ def translation(outputs, config):
     assert (outputs < config.vocabulary).all()
 
 
+def moves_and_value(outputs, config):
+    moves, values = outputs
+    assert moves.shape == (2, config.play.size**2 + 1)
+    assert values.shape == (2,)
+    assert torch.allclose(moves.sum(1), torch.ones(2))
+
+
 INFERENCE = {
     "audio from spectrograms": audio,
     "image classification": classification,
     "instance segmentation": instance_segmentation,
     "language modelling": language_model,
     "object detection": detection,
+    "playing Go": moves_and_value,
     "question answering": answers,
     "segmentation": segmentation,
     "spectrograms from text": spectrogram,

@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from accelmark.networks.games import go
-from accelmark.networks.games.evaluation import Match, match
 from accelmark.networks.games.minigo import Minigo, MinigoConfig
-from accelmark.networks.games.search import Evaluate, Evaluator, turn
+from accelmark.networks.games.search import Evaluator, turn
 from accelmark.networks.games.self_play import Played, self_play
 
-#: Generations whose games are trained on, and the share of their positions that is; the reference's.
+#: Generations whose games are trained on, and how many of their positions, with repeats; the reference's.
 WINDOW, SHARE = 5, 0.3
 
 
@@ -52,11 +51,15 @@ def generation(
     window: Sequence[Played],
     games: int,
     random: np.random.Generator,
+    share: float = SHARE,
 ) -> list[Played]:
-    """Games of the network as it is, and training on the last generations' with them: the new window."""
+    """Games of the network as it is, and training on them and the last generations': the new window.
+
+    A generation is measured against an earlier one by a `match`.
+    """
     played = self_play(Evaluator(module, random), config.play, games, random)
     window = [*window, played][-WINDOW:]
     positions = sum(len(each.planes) for each in window)
-    steps = max(1, round(SHARE * positions / config.batch_size))
+    steps = max(1, round(share * positions / config.batch_size))
     train(module, optimizer, window, config.batch_size, steps, random)
     return window

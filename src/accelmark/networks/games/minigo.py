@@ -12,8 +12,8 @@ colours, who is to play, liberties, captures), a policy of 361 points and a pass
 The configuration is the reference's `ml_perf/flags/19` (retired_benchmarks/minigo in MLCommons' repository),
 smaller than the 20 blocks of 256 filters that Minigo and the paper have. As there: cross-entropy to the share of
 visits that a search gave each move, half the squared error of the value, L2 of 1e-4 on all that is no bias,
-momentum of 0.9, 4,096 positions a step. The heads' batch normalisations have no weights. Different: the learning
-rate is the constant 0.016 of the first and the third part of the schedule, not 0.16 in between.
+momentum of 0.9, 4,096 positions a step. The heads' batch normalisations have no weights. The learning rate
+is that of the schedule's longest part, without its first 128 steps at a tenth.
 
 A batch's positions are from random games under the rules; visits are drawn from a random policy over the
 moves that are allowed, and outcomes are who has more area where a game stops. Games by the network itself, training on
@@ -140,16 +140,19 @@ class Minigo(Network):
             blocks=6,
             filters=64,
             width=64,
-            learning_rate=0.016,
+            learning_rate=0.16,
             play=Play(size=19, readouts=800, fast_readouts=80),
         ),
         "tiny": MinigoConfig(
-            batch_size=32,
-            blocks=2,
-            filters=32,
-            width=32,
-            learning_rate=0.016,
-            play=Play(size=5, readouts=32, fast_readouts=8, fast_share=0.0, side_by_side=64, leaves=1),
+            batch_size=64,
+            blocks=1,
+            filters=16,
+            width=64,
+            learning_rate=0.1,
+            # An untrained network's word that all is lost is worth nothing.
+            play=Play(
+                size=5, readouts=16, fast_readouts=8, fast_share=0, side_by_side=48, leaves=1, resign=-1
+            ),
         ),
     }
 
