@@ -27,9 +27,7 @@ class Match:
         return self.wins / self.games, *stats.proportion(self.wins, self.games)
 
 
-def match(
-    first: Evaluate, second: Evaluate, play: Play, games: int, random: np.random.Generator
-) -> Match:
+def match(first: Evaluate, second: Evaluate, play: Play, games: int, random: np.random.Generator) -> Match:
     """Games between two networks side by side, in half of which (and the odd one) the first is Black.
 
     Searches are without noise, and all full. As the reference's, they differ from game to game by the turns

@@ -25,7 +25,7 @@ def train(
     steps: int,
     random: np.random.Generator,
 ) -> int:
-    """Steps on positions drawn from games, each turned or mirrored at random; how many positions these were."""
+    """Steps on positions drawn from games, each turned or mirrored at random; how many these were."""
     network, device = Minigo(), next(module.parameters()).device
     planes, visits, outcomes = (
         torch.cat([getattr(played, name) for played in window]) for name in ("planes", "visits", "outcomes")

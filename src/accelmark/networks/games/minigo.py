@@ -1,8 +1,8 @@
 """Minigo: AlphaGo Zero's policy and value network (Silver et al., 2017) as MLPerf training 0.7 has it.
 
 Six residual blocks of two 3x3 convolutions with 64 filters on a 19x19 board of 13 planes (four boards of both
-colours, who is to play, liberties, captures), a policy of 361 points and a pass, and a value from Black's side.
-736,671 parameters, counted in the tests; nobody published a count:
+colours, who is to play, liberties, captures), a policy of 361 points and a pass, and a value: 1 where Black
+wins, -1 where White does. 736,671 parameters, counted in the tests; nobody published a count:
 
     stem       13 x 64 x 9 + 2 x 64                                     7,616
     blocks     6 x 2 x (64 x 64 x 9 + 2 x 64)                         443,904
@@ -10,14 +10,14 @@ colours, who is to play, liberties, captures), a policy of 361 points and a pass
     value      64 + (361 + 1) x 64 + 64 + 1                            23,297
 
 The configuration is the reference's `ml_perf/flags/19` (retired_benchmarks/minigo in MLCommons' repository),
-smaller than the 20 blocks of 256 filters that Minigo and the paper have. As there: cross-entropy to the share of
-visits that a search gave each move, half the squared error of the value, L2 of 1e-4 on all that is no bias,
-momentum of 0.9, 4,096 positions a step. The heads' batch normalisations have no weights. The learning rate
+smaller than the 20 blocks of 256 filters that Minigo's own and the paper's have. As there: cross-entropy to the
+share of visits that a search gave each move, half the squared error of the value, L2 of 1e-4 on all that is no
+bias, momentum of 0.9, 4,096 positions a step, no weights in the heads' batch normalisations. The learning rate
 is that of the schedule's longest part, without its first 128 steps at a tenth.
 
-A batch's positions are from random games under the rules; visits are drawn from a random policy over the
-moves that are allowed, and outcomes are who has more area where a game stops. Games by the network itself, training on
-them, and matches between networks are in `self_play.py`, `learning.py` and `evaluation.py`.
+A batch's positions are from random games under the rules; visits are drawn from a random policy over the moves
+that are allowed, and outcomes are who has more area where a game stops. Games by the network itself, training
+on them, and matches between networks are in `self_play.py`, `learning.py` and `evaluation.py`.
 """
 
 from __future__ import annotations
@@ -159,9 +159,7 @@ class Minigo(Network):
     def build(self, config: MinigoConfig) -> PolicyAndValue:
         return PolicyAndValue(config)
 
-    def batch(
-        self, config: MinigoConfig, batch_size: int, generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def batch(self, config: MinigoConfig, batch_size: int, generator: torch.Generator) -> dict[str, Tensor]:
         planes, allowed, outcomes = random_positions(batch_size, config.play, generator)
         # A policy that prefers a few moves, and a search's visits as they would be drawn from it.
         policy = torch.randn(allowed.shape, generator=generator).mul_(2).masked_fill_(~allowed, -torch.inf)
@@ -200,20 +198,20 @@ class Minigo(Network):
 def random_positions(count: int, play: Play, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Positions of random games: planes, which moves are allowed, and who wins where the game stops.
 
-    The games run side by side for two thirds as many moves as there are points, and positions are taken at
-    equal distances in them. Who has more area wins: without komi, so that both colours do.
+    The games run side by side for two thirds as many moves as there are points, and positions are taken
+    after the same of these moves in each. Who has more area wins: without komi, so that both colours do.
     """
     random = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
     games = -(-count // FROM_EACH_GAME)
     board = go.start(games, play.size)
     last = 2 * board.points // 3
-    taken = np.linspace(0, last, FROM_EACH_GAME).round()
+    taken = random.choice(last + 1, FROM_EACH_GAME, replace=False)
     past = np.zeros((games, last + 1), np.uint64)
     planes, allowed = [], []
     for turn in range(last + 1):
         past[:, turn] = board.key
         moves = go.legal(board, past[:, : turn + 1])
-        for _ in range(int((taken == turn).sum())):
+        if turn in taken:
             planes.append(go.planes(board, moves))
             allowed.append(moves)
         weights = random.random(moves.shape, np.float32) * moves

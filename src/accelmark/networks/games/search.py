@@ -1,19 +1,20 @@
-"""Monte-Carlo tree search (AlphaGo Zero, Silver et al., 2017) as MLPerf's Minigo has it, over many games at once.
+"""Monte-Carlo tree search (AlphaGo Zero, Silver et al., 2017) as MLPerf's Minigo has it, in many games at once.
 
-All games search at the same time, each in a tree of its own: every game goes down to a leaf, and the network
-answers for the leaves of all of them in one batch. A leaf where the game has ended is scored at once and the game
-goes down again, so that it has a place in the batch nevertheless. With more than one leaf a game in each batch,
-a virtual loss on the way to a leaf sends the next one elsewhere.
+Each game has a tree of its own: all go down to a leaf, and the network answers for the leaves of all of them in
+one batch. A leaf where the game has ended is scored at once and the game goes down again, so that it has a
+place in the batch nevertheless. With more than one leaf of a game in each batch, a virtual loss on the way to
+a leaf sends the next one elsewhere.
 
 Values are Black's: 1 is a win, -1 a loss. A move's score is Q + U, with
 
-    Q = (total + start) / (1 + visits),      from the side of who is to play
+    Q = (start + total) / (1 + visits),      from the side of who is to play
     U = 2 (log((1 + n + 19652) / 19652) + 1.25) sqrt(max(1, n - 1)) prior / (1 + visits)
 
 where n is how often its position was visited, and `start` is that position's own value less a penalty.
 
 Different from the reference: a search begins with an empty tree, where the reference keeps what lies below the
-move that was played; both ask the network as often. Visits are not reshaped after the search.
+move that was played; both ask the network as often. Visits are not reshaped after the search, answers are not
+cached, and the value at which a player gives up is fixed.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Play:
 
     @property
     def soft_moves(self) -> int:
-        """Moves at a game's beginning that are drawn by their visits, where later ones are the most visited."""
+        """How many moves of a game are drawn by their visits, where later ones are the most visited."""
         return self.size**2 // 12 // 2 * 2
 
     @property
@@ -175,7 +176,7 @@ class Tree:
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def descend(self, games: NDArray[np.int64]) -> NDArray[np.int64]:
-        """From the roots by the best scores to nodes that the network was not asked about; made if need be."""
+        """From the roots by the best scores to nodes that the network was not asked about, old or new."""
         node = games * self.nodes
         on = np.arange(len(games))
         while len(on):
@@ -277,7 +278,7 @@ def puct(
 def pick(
     visits: NDArray[np.int64], soft: NDArray[np.bool_], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """The most visited moves, or where `soft`, one drawn by its visits; a pass is drawn only if all were of it."""
+    """The most visited moves, or where `soft`, drawn by visits; a pass only if nothing else was visited."""
     weights = visits[:, :-1].astype(np.float64) ** 0.98
     cumulated = weights.cumsum(1)
     drawn = (cumulated < random.random((len(visits), 1)) * cumulated[:, -1:]).sum(1)
