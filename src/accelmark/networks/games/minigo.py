@@ -10,14 +10,14 @@ wins, -1 where White does. 736,671 parameters, counted in the tests; nobody publ
     value      64 + (361 + 1) x 64 + 64 + 1                            23,297
 
 The configuration is the reference's `ml_perf/flags/19` (retired_benchmarks/minigo in MLCommons' repository),
-smaller than the 20 blocks of 256 filters that Minigo's own and the paper's have. As there: cross-entropy to the
-share of visits that a search gave each move, half the squared error of the value, L2 of 1e-4 on all that is no
-bias, momentum of 0.9, 4,096 positions a step, no weights in the heads' batch normalisations. The learning rate
-is that of the schedule's longest part, without its first 128 steps at a tenth.
+smaller than the 20 blocks of 256 filters that Minigo's own and the paper's have. As there: cross-entropy to
+the share of visits that a search gave each move, half the squared error of the value, L2 of 1e-4 on all that
+is no bias, momentum of 0.9, 4,096 positions a step, no weights in the heads' batch normalisations. The
+learning rate is that of the schedule's longest part, without its first 128 steps at a tenth.
 
-A batch's positions are from random games under the rules; visits are drawn from a random policy over the moves
-that are allowed, and outcomes are who has more area where a game stops. Games by the network itself, training
-on them, and matches between networks are in `self_play.py`, `learning.py` and `evaluation.py`.
+A batch's positions are from random games under the rules; visits are drawn from a random policy over the
+moves that are allowed, and outcomes are who has more area where a game stops. Games by the network itself,
+training on them, and matches between networks are in `self_play.py`, `learning.py` and `evaluation.py`.
 """
 
 from __future__ import annotations

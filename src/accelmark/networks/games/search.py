@@ -1,7 +1,7 @@
 """Monte-Carlo tree search (AlphaGo Zero, Silver et al., 2017) as MLPerf's Minigo has it, in many games at once.
 
-Each game has a tree of its own: all go down to a leaf, and the network answers for the leaves of all of them in
-one batch. A leaf where the game has ended is scored at once and the game goes down again, so that it has a
+Each game has a tree of its own: all go down to a leaf, and the network answers for the leaves of all of them
+in one batch. A leaf where the game has ended is scored at once and the game goes down again, so that it has a
 place in the batch nevertheless. With more than one leaf of a game in each batch, a virtual loss on the way to
 a leaf sends the next one elsewhere.
 
@@ -12,9 +12,9 @@ Values are Black's: 1 is a win, -1 a loss. A move's score is Q + U, with
 
 where n is how often its position was visited, and `start` is that position's own value less a penalty.
 
-Different from the reference: a search begins with an empty tree, where the reference keeps what lies below the
-move that was played; both ask the network as often. Visits are not reshaped after the search, answers are not
-cached, and the value at which a player gives up is fixed.
+Different from the reference: a search begins with an empty tree, where the reference keeps what lies below
+the move that was played; both ask the network as often. Visits are not reshaped after the search, answers are
+not cached, and the value at which a player gives up is fixed.
 """
 
 from __future__ import annotations

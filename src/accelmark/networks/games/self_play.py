@@ -1,8 +1,8 @@
 """A network's games against itself: the first of Minigo's three phases.
 
 Many games run side by side, and a new one takes the place of each that ends, so that the network sees full
-batches. As in the reference, three of four searches are fast ones and their positions not kept. Different: one
-draw makes the searches of all games fast or full, so that they stay in step.
+batches. As in the reference, three of four searches are fast ones and their positions not kept. Different:
+one draw makes the searches of all games fast or full, so that they stay in step.
 """
 
 from __future__ import annotations
