@@ -51,8 +51,10 @@ class Job(Model):
     `accelerators` counts all accelerators over all nodes. `partition` is the part of one accelerator that an
     instance has (`1g.10gb`, `1/7`).
     `parameters` hold what only some scenarios know: `gradient_accumulation`, `batch_size_rule` (`max` or
-    `best`: the batch was found on the machine), `task` (what a network with several uses does), `rules` (the
-    rule book, such as `mlperf-inference-1.0`), `accuracy_target` (99 or 99.9 % of fp32), `latency_bound_ms`,
+    `best`: the batch was found on the machine), `task` (what a network with several uses does),
+    `embedding_rows` (where every embedding table ends), `lookups` (`uniform` where they are not skewed),
+    `rules` (the rule book, such as `mlperf-inference-1.0`), `accuracy_target` (99 or 99.9 % of fp32),
+    `latency_bound_ms`,
     `streams`, `chunk_ms` (audio at a time), `mode`, `instances` (of a partitioned accelerator, all busy),
     `model_instances`, `concurrent_requests`, `dynamic_batch_size`.
     """

@@ -5,6 +5,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from accelmark.job import Job
 from accelmark.names import facts
 from accelmark.networks import catalog, registry
+from accelmark.networks.base import Config, Network
+from accelmark.networks.lstm import LSTM
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,62 @@ def test_check_writes_nothing_and_says_what_is_wrong(generated, monkeypatch, tmp
     assert catalog.main(["--check"], said.append) == 0
     catalog.PATH.write_text("[", encoding="utf-8")
     assert catalog.main(["--check"], said.append) == 1
+
+
+def test_an_lstm_is_counted_with_all_its_steps():
+    layer, x = LSTM(6, 10).to("meta"), torch.zeros(3, 7, 6, device="meta", requires_grad=True)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        output = layer(x)
+        forward = counter.get_total_flops()
+        output.sum().backward()
+    assert output.shape == (3, 7, 10)
+    assert forward == 2 * 3 * 7 * 4 * 10 * (6 + 10)
+    assert counter.get_total_flops() == 3 * forward
+
+
+class Stepping(Network):
+    """A product of 5 x 5 for each step, and one of 5 x 7 for each sample."""
+
+    name = "stepping"
+    sizes = {"tiny": Config(batch_size=4)}
+
+    def build(self, config):
+        return torch.nn.ModuleList([torch.nn.Linear(5, 5), torch.nn.Linear(5, 7)])
+
+    def batch(self, config, batch_size, generator):
+        return torch.zeros(batch_size, 40, 5)
+
+    def units(self, batch):
+        return len(batch)
+
+    def steps(self, batch):
+        return batch.shape[1]
+
+    def first_steps(self, batch, steps):
+        assert steps <= 16
+        return batch[:, :steps]
+
+    def loss(self, module, batch, state):
+        x = batch[:, 0]
+        for step in batch.unbind(1):
+            x = module[0](x + step)
+        return module[1](x).sum(), None
+
+    def optimizer(self, module, config):
+        return torch.optim.SGD(module.parameters())
+
+    def inference_inputs(self, config, batch_size, generator):
+        return (torch.zeros(batch_size, 40, 5),)
+
+
+def test_steps_alike_are_counted_by_a_few_of_them():
+    network = Stepping()
+    taken = catalog.cost(network, network.sizes["tiny"])
+    # Three products each, but for the first step's input, which needs no gradient.
+    assert taken.flops == 3 * 2 * (40 * 25 + 35) - 2 * 25
+    network.steps = lambda batch: None
+    assert catalog.cost(network, network.sizes["tiny"]) == taken
 
 
 def naive_backward_flops(layer, inputs):

@@ -83,7 +83,7 @@ def gradients(network, module, batches):
     module.zero_grad()
     for batch in batches:
         (network.loss(module, batch, None)[0] / len(batches)).backward()
-    return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+    return {name: p.grad.to_dense().clone() for name, p in module.named_parameters() if p.grad is not None}
 
 
 def assert_equal_gradients(ours, theirs):
@@ -181,7 +181,8 @@ def test_the_step_of_these_waits(name):
 def live_bytes():
     gc.collect()
     # Not the tensors without values that an export may have left.
-    tensors = [each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter)]
+    found = [each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter)]
+    tensors = [part for each in found for part in ([each._values()] if each.is_sparse else [each])]
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 
 

@@ -61,7 +61,7 @@ def test_on_two_cores_the_study_has_one_and_two_ranks_and_says_what_is_left_out(
     assert "emulated here" in str(reasons["fp16"])
 
 
-@pytest.mark.parametrize("domain", ["vision", "language", "games"])
+@pytest.mark.parametrize("domain", ["vision", "language", "speech", "recommendation", "games"])
 def test_a_domains_suite_has_every_network_of_it(domain: str) -> None:
     planned, _ = jobs([domain], Wish(size="tiny"))
     assert sorted(p.job.network for p in planned) == sorted(

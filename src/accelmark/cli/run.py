@@ -30,6 +30,12 @@ def run(
     sequence_length: Annotated[
         int | None, typer.Option(min=1, help="Tokens of each sequence, for networks that have one.")
     ] = None,
+    embedding_rows: Annotated[
+        int | None, typer.Option(min=1, help="End every embedding table at so many rows.")
+    ] = None,
+    lookups: Annotated[
+        str | None, typer.Option(help="Rows of embedding tables: skewed (as the data's) or uniform.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="cuda, rocm, xpu, mps or cpu; else the best here.")
     ] = None,
@@ -73,6 +79,8 @@ def run(
         gradient_accumulation=gradient_accumulation,
         task=task,
         sequence_length=sequence_length,
+        embedding_rows=embedding_rows,
+        lookups=lookups,
         seed=seed,
     )
     settings = options.settings(

@@ -29,6 +29,16 @@ class Config:
     task: str | None = None
 
 
+#: Which rows of embedding tables a batch looks up: a few very often, as in the data sets, or all alike.
+LOOKUPS = ("skewed", "uniform")
+
+#: What else a user may choose for networks whose configuration has it, and what those are that have not.
+CHOICES = {
+    "embedding_rows": "embedding tables that --embedding-rows could end",
+    "lookups": "look-ups that --lookups could change",
+}
+
+
 @dataclass(frozen=True)
 class QualityTarget:
     """What the published runs are trained to: the data set's metric and the value to reach."""
@@ -76,10 +86,13 @@ class Network(ABC):
         A tree of tuples, lists and dicts with tensors as leaves. Everything random comes from `generator`.
         """
 
-    def configure(self, size: str, task: str | None = None, sequence_length: int | None = None) -> Config:
+    def configure(
+        self, size: str, task: str | None = None, sequence_length: int | None = None, **choices: Any
+    ) -> Config:
         """A size's configuration, for a task and a sequence length other than its own where these are given.
 
-        A `UsageError` says what there is instead of a size, a task or a length that there is not.
+        `choices` are of those in `CHOICES` that its configuration has. A `UsageError` says what there is
+        instead of a size, a task, a length or a choice that there is not.
         """
         if size not in self.sizes:
             raise unknown(f"size of {self.name}", size, self.sizes)
@@ -93,6 +106,11 @@ class Network(ABC):
             if config.sequence_length is None:
                 raise UsageError(f"{self.name} has no sequence length that could be chosen")
             config = replace(config, sequence_length=sequence_length)
+        for name, value in choices.items():
+            if not hasattr(config, name):
+                raise UsageError(f"{self.name} has no {CHOICES[name]}")
+            # A table that ends earlier has not the published parameters.
+            config = replace(config, parameters=None, **{name: value})
         return config
 
     @abstractmethod
@@ -102,6 +120,17 @@ class Network(ABC):
     def padded_units(self, batch: Any) -> int:
         """How many units a batch on the CPU would hold if padding counted."""
         return self.units(batch)
+
+    def steps(self, batch: Any) -> int | None:
+        """How many steps a batch makes one after the other, each as costly as the others; `None` if none.
+
+        For a network that steps in Python: the catalog counts two short batches and draws the line on.
+        """
+        return None
+
+    def first_steps(self, batch: Any, steps: int) -> Any:
+        """The beginning of a batch, of a network that has `steps`."""
+        raise NotImplementedError
 
     @abstractmethod
     def loss(self, module: nn.Module, batch: Any, state: Any) -> tuple[torch.Tensor, Any]:

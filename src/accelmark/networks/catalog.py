@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from accelmark import networks
 from accelmark.networks import registry
-from accelmark.networks.base import Config, Network
+from accelmark.networks.base import CHOICES, Config, Network
 from accelmark.networks.registry import CatalogEntry, SizeEntry
 
 PATH = Path(__file__).with_name("catalog.json")
@@ -135,17 +135,35 @@ class Kept:
         return tensor
 
 
+#: How many steps of a network that makes many are counted, at least; the line is drawn on from there.
+FEW_STEPS = 8
+
+
 def count(network: Network, config: Config, device: str, samples: int) -> tuple[float, float]:
     """Operations of one training step, and bytes that forward keeps for backward."""
     torch.manual_seed(0)
     batch = on_device(network.batch(config, samples, torch.Generator().manual_seed(0)), device)
-    with WithoutProducts() if device == "cpu" else contextlib.nullcontext():
+    # oneDNN's LSTM is no product that could be counted; torch's own is made of some.
+    cpu = torch.backends.mkldnn.flags(enabled=False) if device == "cpu" else contextlib.nullcontext()
+    with cpu, WithoutProducts() if device == "cpu" else contextlib.nullcontext():
         with torch.device(device):
             module = network.build(config)
-        flops, kept, state = count_step(network, module, batch, None)
-        if state is not None:
-            # The first step of a recurrent network has no past to attend to; the second is like all others.
-            flops, kept, _ = count_step(network, module, batch, state)
+        steps = network.steps(batch)
+        if steps is not None and steps > 2 * FEW_STEPS:
+            few, many = (
+                count_batch(network, module, network.first_steps(batch, n * FEW_STEPS)) for n in (1, 2)
+            )
+            further = (steps - FEW_STEPS) / FEW_STEPS
+            return few[0] + further * (many[0] - few[0]), few[1] + further * (many[1] - few[1])
+        return count_batch(network, module, batch)
+
+
+def count_batch(network: Network, module: nn.Module, batch: Any) -> tuple[float, float]:
+    """Operations and kept bytes of a batch like all others."""
+    flops, kept, state = count_step(network, module, batch, None)
+    if state is not None:
+        # The first step of a recurrent network has no past to attend to; the second is like all others.
+        flops, kept, _ = count_step(network, module, batch, state)
     return flops, kept
 
 
@@ -210,7 +228,10 @@ def rounded(value: float) -> float:
 def size_entry(network: Network, config: Config) -> SizeEntry:
     """One size, built without memory for its parameters and counted."""
     with torch.device("meta"):
-        parameters = parameter_count(network.build(config))
+        module = network.build(config)
+    parameters = parameter_count(module)
+    # A table's gradient that holds only the rows looked up is as nothing beside the table.
+    sparse = sum(each.weight.numel() for each in module.modules() if getattr(each, "sparse", False))
     taken = cost(network, config)
     return SizeEntry(
         batch_size=config.batch_size,
@@ -220,7 +241,10 @@ def size_entry(network: Network, config: Config) -> SizeEntry:
         flops_per_sample=rounded(taken.flops),
         # In single precision.
         state_bytes=rounded(4 * parameters * (1 + optimizer_share(network)) + taken.kept_once),
+        gradient_bytes=rounded(4 * (parameters - sparse)),
         kept_bytes_per_sample=rounded(taken.kept),
+        table_rows=getattr(config, "table_rows", []),
+        table_width=getattr(config, "table_width", 0),
     )
 
 
@@ -240,6 +264,7 @@ def catalog_entry(network: Network) -> CatalogEntry:
         reference=network.reference,
         version=network.version,
         tasks=dict(network.tasks),
+        choices=[name for name in CHOICES if hasattr(network.sizes["full"], name)],
         sizes={name: size_entry(network, config) for name, config in network.sizes.items()},
     )
 

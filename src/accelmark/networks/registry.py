@@ -25,8 +25,9 @@ class SizeEntry(Model):
     """One size of a network in the catalog, for its default task.
 
     `parameters` is counted on the built module; `flops_per_sample` is per unit of the batch axis, forward and
-    backward. `state_bytes` are of the weights and what the optimiser keeps; `kept_bytes_per_sample`, for each
-    unit of the batch axis, what forward keeps for backward in single precision.
+    backward. `state_bytes` are of the weights and what the optimiser keeps, `gradient_bytes` of gradients,
+    `kept_bytes_per_sample`, for each unit of the batch axis, of what forward keeps for backward in single
+    precision. `table_rows` are of embedding tables that may end earlier, with vectors of `table_width`.
     """
 
     batch_size: int
@@ -35,11 +36,18 @@ class SizeEntry(Model):
     published_parameters: int | None
     flops_per_sample: float
     state_bytes: float
+    gradient_bytes: float
     kept_bytes_per_sample: float
+    table_rows: list[int] = []
+    table_width: int = 0
 
 
 class CatalogEntry(Model):
-    """A network in the catalog. `tasks` hold the sequence length of each at full size, the default first."""
+    """A network in the catalog.
+
+    `tasks` hold the sequence length of each at full size, the default first; `choices` are the Job's
+    parameters that its configuration has.
+    """
 
     name: str
     module: str
@@ -54,6 +62,7 @@ class CatalogEntry(Model):
     reference: str
     version: int
     tasks: dict[str, int | None] = {}
+    choices: list[str] = []
     sizes: dict[str, SizeEntry]
 
     def flops(self, job: Job) -> float | None:
@@ -71,8 +80,10 @@ class CatalogEntry(Model):
         kept = size.kept_bytes_per_sample * job.batch_size
         if job.precision in ("fp16", "bf16"):
             kept /= 2
+        most = job.parameters.get("embedding_rows")
+        ended = sum(max(0, rows - int(most)) for rows in size.table_rows) if most is not None else 0
         # Gradients come as what forward kept goes.
-        return (size.state_bytes + max(kept, 4 * size.parameters)) / 2**30
+        return (size.state_bytes - 4 * ended * size.table_width + max(kept, size.gradient_bytes)) / 2**30
 
     def _counted(self, job: Job) -> bool:
         task = job.parameters.get("task")

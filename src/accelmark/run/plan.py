@@ -11,6 +11,7 @@ from accelmark.engines.precision import absent, emulated
 from accelmark.errors import UsageError, unknown
 from accelmark.job import ENGINES, PRECISIONS, Job, Scalar, Settings
 from accelmark.networks import registry
+from accelmark.networks.base import CHOICES, LOOKUPS
 from accelmark.networks.registry import CatalogEntry
 from accelmark.run import suite as suites
 from accelmark.run.suite import BatchRule, Entry
@@ -33,6 +34,8 @@ class Wish:
     gradient_accumulation: int | None = None
     task: str | None = None
     sequence_length: int | None = None
+    embedding_rows: int | None = None
+    lookups: str | None = None
     seed: int = 0
 
 
@@ -131,6 +134,7 @@ def _entry(
         parameters: dict[str, Scalar] = {"task": task} if task else {}
         if isinstance(rule, str) and rule != "default":
             parameters["batch_size_rule"] = rule
+        parameters |= _choices(network, wish)
         if wish.gradient_accumulation:
             parameters["gradient_accumulation"] = wish.gradient_accumulation
         batch: int | None = network.sizes[size].batch_size
@@ -157,7 +161,7 @@ def _entry(
                 unit=f"{network.unit}/s",
                 rule=rule if isinstance(rule, str) and rule != "default" else None,
                 unsupported=cannot_run(job, system, settings.allow_emulated)
-                or too_large(network.memory_gib(job), job, system),
+                or too_large(network, job, system),
                 network_file=target.network_file,
                 flops_per_sample=network.flops(job),
                 default_batch=network.sizes[size].batch_size,
@@ -182,6 +186,22 @@ def _use(network: CatalogEntry, size: str, entry: Entry, wish: Wish) -> tuple[st
     return task, wish.sequence_length or length
 
 
+def _choices(network: CatalogEntry, wish: Wish) -> dict[str, Scalar]:
+    """What was chosen that is not the network's own."""
+    chosen: dict[str, Scalar] = {}
+    if wish.embedding_rows is not None:
+        chosen["embedding_rows"] = wish.embedding_rows
+    if wish.lookups is not None:
+        if wish.lookups not in LOOKUPS:
+            raise unknown("--lookups", wish.lookups, LOOKUPS)
+        chosen["lookups"] = wish.lookups
+    for name in chosen:
+        if name not in network.choices:
+            raise UsageError(f"{network.name} has no {CHOICES[name]}.")
+    # Skewed is how each network's data is.
+    return {name: value for name, value in chosen.items() if value != LOOKUPS[0]}
+
+
 def cannot_run(job: Job, system: System, allow_emulated: bool) -> str | None:
     """Why a Job cannot run on this system, or None."""
     accelerator, precision = system.accelerator, job.precision or "fp32"
@@ -199,9 +219,9 @@ def cannot_run(job: Job, system: System, allow_emulated: bool) -> str | None:
     return None
 
 
-def too_large(needed_gib: float | None, job: Job, system: System) -> str | None:
+def too_large(network: CatalogEntry, job: Job, system: System) -> str | None:
     """Why a Job's memory cannot be enough here, or None if it may be: what it needs is known from below."""
-    accelerator = system.accelerator
+    accelerator, needed_gib = system.accelerator, network.memory_gib(job)
     if needed_gib is None:
         return None
     if accelerator.kind == "cpu":
@@ -211,9 +231,10 @@ def too_large(needed_gib: float | None, job: Job, system: System) -> str | None:
         available = accelerator.memory_gib
     if available is None or needed_gib <= available:
         return None
+    instead = "fewer --embedding-rows, " if "embedding_rows" in network.choices else ""
     return (
         f"needs at least {needed_gib:.1f} GiB of memory with a batch of {job.batch_size}; "
-        f"there are {available:.1f}: choose a smaller --batch-size or another size"
+        f"there are {available:.1f}: choose {instead}a smaller --batch-size or another size"
     )
 
 

@@ -134,7 +134,7 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
         }
     )
     if network is not None and wanted in network.sizes:
-        large = too_large(network.memory_gib(here), here, system)
+        large = too_large(network, here, system)
         missing += [large] if large else []
     return Reproduction(here, tuple(changes), tuple(missing), rule)
 

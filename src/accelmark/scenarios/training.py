@@ -23,7 +23,7 @@ from accelmark.measure.loop import Group, Measurement, measure
 from accelmark.measure.memory import HostMemory
 from accelmark.measure.others import OtherProcesses
 from accelmark.measure.telemetry import Telemetry, since, throttled
-from accelmark.networks.base import Network
+from accelmark.networks.base import CHOICES, Network
 from accelmark.record import Metrics, Quantity, Samples, Status, Window
 from accelmark.scenarios.outcome import OnWindow, Outcome
 
@@ -239,7 +239,8 @@ class TrainingStep:
         self.accumulation = int(job.parameters.get("gradient_accumulation", 1))
         self.ranks = ranks
         task = job.parameters.get("task")
-        config = network.configure(job.size, str(task) if task else None, job.sequence_length)
+        choices = {name: job.parameters[name] for name in CHOICES if name in job.parameters}
+        config = network.configure(job.size, str(task) if task else None, job.sequence_length, **choices)
         batch_size = job.batch_size or config.batch_size
         config = dataclasses.replace(config, batch_size=batch_size)
         if batch_size < network.least_batch_size:

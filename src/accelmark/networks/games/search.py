@@ -1,4 +1,4 @@
-"""Monte-Carlo tree search (AlphaGo Zero, Silver et al., 2017) as MLPerf's Minigo has it, in many games at once.
+"""Monte-Carlo tree search (AlphaGo Zero, Silver et al., 2017) as in MLPerf's Minigo, in many games at once.
 
 Each game has a tree of its own: all go down to a leaf, and the network answers for the leaves of all of them
 in one batch. A leaf where the game has ended is scored at once and the game goes down again, so that it has a

@@ -57,7 +57,13 @@ class DLRMConfig(Config):
     embedding_rows: int | None = None
     lookups: str = SKEWED
 
-    def tables(self) -> list[int]:
+    @property
+    def table_width(self) -> int:
+        """Of the tables' vectors."""
+        return self.width
+
+    @property
+    def table_rows(self) -> list[int]:
         """The rows of the tables."""
         return [min(rows, self.embedding_rows or rows) for rows in self.rows]
 
@@ -76,7 +82,7 @@ class DLRM(nn.Module):
 
     def __init__(self, config: DLRMConfig) -> None:
         super().__init__()
-        tables = config.tables()
+        tables = config.table_rows
         self.vectors = nn.Embedding(sum(tables), config.width, sparse=True)
         features = len(tables) + 1
         self.bottom = layers([NUMBERS, *config.bottom, config.width])
@@ -151,7 +157,7 @@ class DLRMNetwork(Network):
 
     def batch(self, config: DLRMConfig, batch_size: int, generator: torch.Generator) -> dict[str, Tensor]:
         # By the data's own categories, of which a table that ends earlier has several in one row.
-        own, tables = torch.tensor(config.rows), torch.tensor(config.tables())
+        own, tables = torch.tensor(config.rows), torch.tensor(config.table_rows)
         rows = lookups(CATEGORIES, config.lookups, own, (batch_size, len(own)), generator)
         labels = torch.rand(batch_size, generator=generator) < CLICKED
         return {

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-SKEWED, UNIFORM = "skewed", "uniform"
-LOOKUPS = (SKEWED, UNIFORM)
+from accelmark.networks.base import LOOKUPS
+
+SKEWED, UNIFORM = LOOKUPS
 
 
 @dataclass(frozen=True)

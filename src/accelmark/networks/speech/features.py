@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torchaudio.functional import melscale_fbanks
 
+from accelmark.networks.autocast import single_precision
+
 
 class LogMel(nn.Module):
     """Audio [rows, samples] to the logarithm of its mel spectrogram [rows, mels, frames].
@@ -53,7 +55,7 @@ class LogMel(nn.Module):
 
     def spectrum(self, audio: Tensor, centred: bool = True) -> Tensor:
         """Magnitudes or energies, [rows, frequencies, frames]; without `centred` of whole windows only."""
-        with torch.autocast(audio.device.type, enabled=False):
+        with single_precision(audio):
             complex_ = torch.stft(
                 audio.float(),
                 self.fft,
@@ -69,7 +71,7 @@ class LogMel(nn.Module):
 
     def logarithm(self, spectrum: Tensor) -> Tensor:
         """The logarithm of the mel bands of a spectrum."""
-        with torch.autocast(spectrum.device.type, enabled=False):
+        with single_precision(spectrum):
             return (self.bands @ spectrum).clamp(min=self.floor).log()
 
 

@@ -297,6 +297,12 @@ class Tacotron2Network(Network):
     def padded_units(self, batch: dict) -> int:
         return batch["stops"].numel()
 
+    def steps(self, batch: dict) -> int:
+        return batch["stops"].shape[1]
+
+    def first_steps(self, batch: dict, steps: int) -> dict:
+        return batch | {"spectrogram": batch["spectrogram"][..., :steps], "stops": batch["stops"][:, :steps]}
+
     def loss(self, module: nn.Module, batch: dict, state: None) -> tuple[Tensor, None]:
         real = batch["spectrogram"]
         rough, improved, stops = module(batch["text"], batch["lengths"], real)

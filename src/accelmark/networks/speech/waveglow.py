@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 from torch.nn.utils.parametrize import remove_parametrizations
 
+from accelmark.networks.autocast import single_precision
 from accelmark.networks.base import Config, Network, QualityTarget
 from accelmark.networks.registry import register
 from accelmark.networks.speech.clips import LJSPEECH, draw, frames_to_speak, spectrograms, voices
@@ -128,7 +129,7 @@ class WaveGlow(nn.Module):
 
     def log_determinants(self) -> Tensor:
         """Of all products, summed."""
-        with torch.autocast(self.mixes[0].device.type, enabled=False):
+        with single_precision(self.mixes[0]):
             alike: dict[int, list[Tensor]] = {}
             for mix in self.mixes:
                 alike.setdefault(len(mix), []).append(mix.float())
