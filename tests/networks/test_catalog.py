@@ -59,7 +59,7 @@ def test_an_lstm_is_counted_with_all_its_steps():
 class Stepping(Network):
     """A product of 5 x 5 for each step, and one of 5 x 7 for each sample."""
 
-    name = "stepping"
+    name, domain = "stepping", "speech"
     sizes = {"tiny": Config(batch_size=4)}
 
     def build(self, config):

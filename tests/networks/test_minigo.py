@@ -221,8 +221,8 @@ def test_soft_moves_are_drawn_by_visits_and_are_no_passes():
 
 
 def test_self_play_keeps_batches_full_and_gives_every_position_its_games_end():
-    _, module = tiny(MINIGO)
-    play = replace(PLAY, side_by_side=4)
+    config, module = tiny(MINIGO)
+    play = replace(config.play, readouts=8, side_by_side=4)
     asked = []
 
     def evaluate(planes):
@@ -265,7 +265,7 @@ def test_who_sees_no_way_to_win_gives_up():
 
 def test_training_says_how_many_positions_it_took_and_changes_the_network():
     config, module = tiny(MINIGO)
-    played = self_play(Evaluator(module), PLAY, 4, np.random.default_rng(0))
+    played = self_play(Evaluator(module), replace(config.play, readouts=4), 4, np.random.default_rng(0))
     before = copy.deepcopy(module.state_dict())
     optimizer = MINIGO.optimizer(module, config)
     assert train(module, optimizer, [played], 8, 3, np.random.default_rng(0)) == 24
@@ -281,9 +281,9 @@ def test_who_always_passes_loses():
 
 
 def test_a_network_against_itself_wins_half():
-    _, module = tiny(MINIGO)
+    config, module = tiny(MINIGO)
     random = np.random.default_rng(0)
-    play = replace(PLAY, readouts=6)
+    play = replace(config.play, readouts=6)
     found = match(Evaluator(module, random), Evaluator(module, random), play, 60, random)
     _, low, high = found.win_rate
     assert low < 0.5 < high
@@ -301,7 +301,7 @@ def test_a_tiny_run_beats_its_first_checkpoint():
     first, random = copy.deepcopy(module), np.random.default_rng(0)
     optimizer, window = MINIGO.optimizer(module, config), []
     for _ in range(5):
-        window = generation(module, optimizer, config, window, 48, random, share=4)
+        window = generation(module, optimizer, config, window, 40, random, share=3)
     assert len(window) == WINDOW
     found = match(Evaluator(module, random), Evaluator(first, random), config.play, 100, random)
     _, low, _ = found.win_rate

@@ -149,9 +149,17 @@ class Minigo(Network):
             filters=16,
             width=64,
             learning_rate=0.1,
-            # An untrained network's word that all is lost is worth nothing.
+            # Best play on this board ends 4 points ahead, so with this komi neither side learns that all is
+            # lost. What an untrained network says of that is worth nothing, so nobody gives up.
             play=Play(
-                size=5, readouts=16, fast_readouts=8, fast_share=0, side_by_side=48, leaves=1, resign=-1
+                size=6,
+                komi=3.5,
+                readouts=16,
+                fast_readouts=8,
+                fast_share=0,
+                side_by_side=40,
+                leaves=1,
+                resign=-1,
             ),
         ),
     }

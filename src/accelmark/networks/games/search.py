@@ -1,4 +1,4 @@
-"""Monte-Carlo tree search (AlphaGo Zero, Silver et al., 2017) as in MLPerf's Minigo, in many games at once.
+"""Monte-Carlo tree search (AlphaGo Zero, Silver et al., 2017) as MLPerf's Minigo has it, in many games.
 
 Each game has a tree of its own: all go down to a leaf, and the network answers for the leaves of all of them
 in one batch. A leaf where the game has ended is scored at once and the game goes down again, so that it has a
@@ -13,8 +13,9 @@ Values are Black's: 1 is a win, -1 a loss. A move's score is Q + U, with
 where n is how often its position was visited, and `start` is that position's own value less a penalty.
 
 Different from the reference: a search begins with an empty tree, where the reference keeps what lies below
-the move that was played; both ask the network as often. Visits are not reshaped after the search, answers are
-not cached, and the value at which a player gives up is fixed.
+the move that was played; both ask the network as often. After a pass the game's end is visited first, as by
+Minigo's player in Python. Visits are not reshaped after the search, answers are not cached, and the value at
+which a player gives up is fixed.
 """
 
 from __future__ import annotations
@@ -183,7 +184,10 @@ class Tree:
             at = node[on]
             sign = self.states.to_play[at, None]
             score = puct(self.visits[at], self.totals[at], self.priors[at], sign)
-            move = np.where(self.allowed[at], score, -np.inf).argmax(1)
+            score = np.where(self.allowed[at], score, -np.inf)
+            # After a pass the game's end is looked at first, so that nobody passes what is lost by it.
+            score[(self.states.passes[at] == 1) & (self.visits[at, -1] == 0), -1] = np.inf
+            move = score.argmax(1)
             child = self.children[at, move]
             new = child == 0
             if new.any():
