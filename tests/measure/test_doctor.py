@@ -99,11 +99,11 @@ def test_no_gpu_is_a_note_and_a_lost_one_a_warning() -> None:
 def test_libraries() -> None:
     versions = {"torch": "2.9.0", "torchvision": "0.24.0", "transformers": "5.0"}
     found = doctor.libraries(versions.get, torchrun=True)
-    assert levels(found) == [Level.OK, Level.OK, Level.MISSING, Level.OK]
+    assert levels(found) == [Level.OK, Level.OK, Level.MISSING, Level.MISSING, Level.OK]
     assert found[2].fix == "pip install 'accelmark[pytorch]'"
     assert doctor.anything_missing(found)
     complete = doctor.libraries(lambda name: "1", torchrun=False)
-    assert levels(complete) == [Level.OK, Level.OK, Level.OK, Level.OK, Level.NOTE]
+    assert levels(complete) == [Level.OK] * 5 + [Level.NOTE]
     assert not doctor.anything_missing(complete)
 
 
@@ -297,7 +297,7 @@ def test_examine_a_machine_with_a_gpu(tmp_path: Path) -> None:
 
 def test_examine_a_machine_without_anything(tmp_path: Path) -> None:
     found = examine(tmp_path, NoNvml(), version=lambda name: None)
-    assert [finding.level for finding in found if finding.topic == "libraries"] == [Level.MISSING] * 4
+    assert [finding.level for finding in found if finding.topic == "libraries"] == [Level.MISSING] * 5
     assert doctor.anything_missing(found)
     assert list(doctor.by_topic(found))[:3] == ["hardware", "libraries", "precision"]
 

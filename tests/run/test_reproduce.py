@@ -54,7 +54,7 @@ def test_what_is_missing_is_said_all_at_once() -> None:
     assert plan.missing[1].startswith("precision fp16: emulated here")
     assert len(plan.missing) == 2
     (plan,) = reproduce(published.find("nvidia-2021-04/666"), CPU)
-    assert plan.missing[0] == "network not in this build yet: quartznet-15x5"
+    assert plan.missing[0] == "scenario not in this build yet: speech-recognition"
 
 
 def test_of_a_run_to_a_quality_the_training_is_repeated() -> None:
@@ -141,7 +141,7 @@ def test_wrong_words_are_one_sentence(accelmark: Run) -> None:  # noqa: F811
         (("nvidia-2021-04/500",), 2, "line 500 of nvidia-2021-04 holds no figure"),
         (("nvidia-2021-04",), 2, "holds 525 Records"),
         (("nothing",), 4, "nothing does not exist"),
-        (("nvidia-2021-04/666",), 1, "cannot be repeated here: network not in this build yet"),
+        (("nvidia-2021-04/666",), 1, "cannot be repeated here: scenario not in this build yet"),
     ):
         result = accelmark("reproduce", *words)
         assert result.returncode == code, result.stderr

@@ -75,13 +75,15 @@ def list_(
 
 def _networks() -> list[dict[str, Any]]:
     from accelmark.networks.registry import catalog
+    from accelmark.published import entries
 
     found = []
     for entry in catalog().values():
         described = entry.model_dump(exclude={"module"})
         sizes = described.pop("sizes")
         # The published size's count beside the name, where a reader looks for it.
-        found.append({**described, "parameters": sizes["full"]["parameters"], "sizes": sizes})
+        listed = {"published_entries": entries.of(entry.name), "parameters": sizes["full"]["parameters"]}
+        found.append({**described, **listed, "sizes": sizes})
     return found
 
 
