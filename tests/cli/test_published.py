@@ -71,7 +71,8 @@ def test_how_many_rows_can_run() -> None:
     counts = json.loads(good("list", "published", "--runnable", "--json"))
     assert (counts["rows"], counts["resolved"]) == (533, 533)
     assert counts["runnable_small"] >= counts["runnable_here"]
-    assert counts["runnable_small"] >= 30
+    # The 209 rows of the training tables and the eight ratios.
+    assert counts["runnable_small"] >= 217
 
 
 @pytest.mark.parametrize(
