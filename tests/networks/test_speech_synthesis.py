@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from accelmark.networks.speech import clips, waveglow
+from accelmark.networks.speech import clips, text_to_speech, waveglow
 
 from .sweep import NETWORKS, generator, tiny, without_chance
 
@@ -262,3 +262,52 @@ def test_without_chance_a_step_is_repeatable():
     without_chance(module)
     batch = TACOTRON.batch(config, 2, generator())
     assert TACOTRON.loss(module, batch, None)[0] == TACOTRON.loss(module, batch, None)[0]
+
+
+# Text to speech
+
+
+class Clock:
+    """Each look costs a second."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+@pytest.mark.parametrize("network", [TACOTRON, FASTPITCH], ids=lambda network: network.name)
+@pytest.mark.parametrize("chunk", [3, 10, 1000])
+def test_speech_in_chunks_is_the_speech_as_a_whole(network, chunk):
+    config, vocoder_config = network.sizes["tiny"], WAVEGLOW.sizes["tiny"]
+    torch.manual_seed(0)
+    speaker = network.inference(network.build(config), config)
+    _, module = trained()
+    vocoder = WAVEGLOW.inference(module.float(), vocoder_config)
+    inputs = network.inference_inputs(config, 1, generator())
+    with torch.inference_mode():
+        spectrogram, frames = speaker(*inputs)
+        noise = torch.randn(1, 8, spectrogram.shape[2], 32, generator=generator())
+        whole = vocoder(spectrogram, noise)
+    voice = text_to_speech.TextToSpeech(speaker, vocoder, chunk)
+    chunks = list(voice.stream(inputs, noise))
+    assert len(chunks) == -(-int(frames.max()) // chunk)
+    assert chunks[0].shape[1] == 256 * min(chunk, int(frames.max()))
+    torch.testing.assert_close(torch.cat(chunks, 1), whole, rtol=1e-4, atol=1e-4 * whole.std().item())
+    audio, spoken = voice.speak(inputs, noise, Clock(), lambda: None)
+    assert torch.equal(audio, torch.cat(chunks, 1))
+    # The clock is looked at before, after the first chunk, and at the end.
+    assert (spoken.first_audio_s, spoken.seconds) == (1.0, 2.0)
+    assert spoken.audio_s == int(frames.max()) * 256 / 22_050
+    assert spoken.real_time_factor == spoken.audio_s / 2
+
+
+def test_what_a_vocoder_sees_to_each_side():
+    with torch.device("meta"):
+        full = WAVEGLOW.build(WAVEGLOW.sizes["full"])
+    # Twelve couplings of 255 groups of 8 samples, in frames of 256, and the four that a frame is spread over.
+    assert text_to_speech.frames_in_sight(full) == 96 + 4
+    with pytest.raises(ValueError, match="makes no audio"):
+        text_to_speech.TextToSpeech(nn.Identity(), WAVEGLOW.inference(tiny(WAVEGLOW)[1], None), 0)
