@@ -20,12 +20,14 @@ bench: install
 	$(BIN)/accelmark run quick --out $(RESULTS)
 	$(BIN)/accelmark report $(RESULTS) --with published --out $(SITE)
 
+ALONE := tests/run tests/cli tests/measure tests/scenarios tests/engines tests/test_loop.py
+
 test: install
 	sh tests/install_chromium.sh
-# The networks' tests measure no time, so they may share the machine; all others run alone.
+# What measures has the machine to itself; all else shares it.
 	status=0; \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/networks || status=$$?; \
-	$(BIN)/python -m pytest --ignore tests/networks || status=$$?; \
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(ALONE)) || status=$$?; \
+	$(BIN)/python -m pytest $(ALONE) || status=$$?; \
 	exit $$status
 
 check: install

@@ -18,14 +18,6 @@ PRE_TRAINING = list(bert.PREDICTIONS)
 NER = "named-entity-recognition"
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 

@@ -13,14 +13,6 @@ MATRICES = 6  # of a layer: query, key, value, attention's output, and the feed-
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 

@@ -9,14 +9,8 @@ from accelmark.networks.base import Config, Network
 from accelmark.networks.lstm import LSTM
 
 
-@pytest.fixture(scope="module")
-def generated():
-    return catalog.generate()
-
-
-@pytest.mark.xdist_group("catalog")
-def test_catalog_is_current(generated):
-    assert catalog.read(catalog.PATH) == generated, "run `python -m accelmark.networks.catalog`"
+def test_catalog_is_current():
+    assert catalog.read(catalog.PATH) == catalog.generate(), "run `python -m accelmark.networks.catalog`"
 
 
 def test_catalog_file_is_as_it_would_be_written():
@@ -30,9 +24,8 @@ def test_entries_are_sorted_and_loadable():
         assert registry.load(name).name == name
 
 
-@pytest.mark.xdist_group("catalog")
-def test_check_writes_nothing_and_says_what_is_wrong(generated, monkeypatch, tmp_path):
-    said = []
+def test_check_writes_nothing_and_says_what_is_wrong(monkeypatch, tmp_path):
+    said, generated = [], catalog.read(catalog.PATH)
     monkeypatch.setattr(catalog, "generate", lambda: generated)
     monkeypatch.setattr(catalog, "PATH", tmp_path / "catalog.json")
     assert catalog.main(["--check"], said.append) == 1

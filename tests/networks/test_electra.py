@@ -10,14 +10,6 @@ from accelmark.networks.language import bert, electra, squad
 ELECTRA = electra.ElectraBase()
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 

@@ -12,14 +12,6 @@ from .sweep import NETWORKS, generator, leaves, tiny, train
 UNOPTIMISED = "detection", "instance segmentation"
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def cut(tree, shapes):
     """Inputs with about two thirds of every dimension that may be of any size."""
     if isinstance(tree, torch.Tensor):

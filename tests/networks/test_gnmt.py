@@ -14,14 +14,6 @@ from .sweep import generator, tiny, without_chance
 GNMT = gnmt.GNMTV2()
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def test_weights_begin_as_in_the_recipe():
     config, module = tiny(GNMT)
     for layer in (each for each in module.modules() if isinstance(each, nn.LSTM)):

@@ -22,14 +22,6 @@ MINIGO = NETWORKS["minigo"]
 PLAY = Play(size=5, readouts=12, fast_readouts=4, fast_share=0, side_by_side=4, leaves=1, resign=-1)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 class Fake:
     """Answers with the same logits and value for every position, and notes how many it was asked."""
 

@@ -45,14 +45,6 @@ OTHER_COUNTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(params=NETWORKS)
 def network(request):
     return NETWORKS[request.param]

@@ -66,7 +66,9 @@ def test_it_speaks_as_it_is_trained_when_each_frame_is_its_own():
     """What is spoken, given as the real frames, comes out again: the loop and the training agree."""
     config, module = tiny(TACOTRON)
     speaker = TACOTRON.inference(module, config)
-    text, lengths, noise = TACOTRON.inference_inputs(config, 2, generator())
+    lengths = torch.tensor([3, 2])
+    text = clips.texts(lengths, config.symbols, generator())
+    noise = torch.rand(2, clips.frames_to_speak(3), 2, config.before_width, generator=generator())
     decoder = module.decoder
     # Without chance on either side.
     decoder.prepare = lambda frames, noise=None: type(decoder).prepare(decoder, frames)
@@ -279,7 +281,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("network", [TACOTRON, FASTPITCH], ids=lambda network: network.name)
-@pytest.mark.parametrize("chunk", [3, 10, 1000])
+@pytest.mark.parametrize("chunk", [10, 1000])
 def test_speech_in_chunks_is_the_speech_as_a_whole(network, chunk):
     config, vocoder_config = network.sizes["tiny"], WAVEGLOW.sizes["tiny"]
     torch.manual_seed(0)

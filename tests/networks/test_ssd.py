@@ -13,14 +13,6 @@ AT_1200 = ssd_resnet34_1200.SSDResNet34At1200()
 NETWORKS = [RESNET50, RESNET34, AT_1200]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(params=NETWORKS, ids=lambda network: network.name)
 def network(request):
     return request.param

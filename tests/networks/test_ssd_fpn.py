@@ -13,14 +13,6 @@ NETWORK = ssd320_resnet50_fpn.SSD320ResNet50FPN()
 FULL, TINY = NETWORK.sizes["full"], NETWORK.sizes["tiny"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def on_meta():
     with torch.device("meta"):

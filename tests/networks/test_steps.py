@@ -29,14 +29,6 @@ NO_MEAN = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(params=NETWORKS)
 def network(request):
     return NETWORKS[request.param]

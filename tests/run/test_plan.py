@@ -239,3 +239,40 @@ def test_a_jobs_key_is_stable() -> None:
 def test_the_budget_is_shared_by_processes_of_at_least_five_seconds(budget, repeats, processes, each) -> None:
     settings = Settings(time_budget_s=budget, repeats=repeats)
     assert (settings.processes(), settings.process_budget_s()) == (processes, each)
+
+
+def test_tables_that_do_not_fit_may_end_earlier() -> None:
+    """DLRM's tables have 187,767,399 rows of 128 values in single precision, 89.5 GiB."""
+    small = CPU.model_copy(update={"memory_gib": 24.0})
+    (whole,), _ = jobs(["dlrm"], Wish(batch_sizes=[1]), small)
+    assert whole.unsupported is not None
+    assert whole.unsupported.startswith("needs at least 89.6 GiB of memory with a batch of 1; there are")
+    assert "fewer --embedding-rows" in whole.unsupported
+    (ended,), _ = jobs(["dlrm"], Wish(batch_sizes=[1], embedding_rows=100_000), small)
+    assert ended.unsupported is None
+    assert ended.job.parameters == {"embedding_rows": 100_000}
+    assert ended.flops_per_sample == whole.flops_per_sample
+    # Eight tables of 100,000 rows and 121,165 rows in the others, and 2.4 million values in the layers.
+    gib = catalog()["dlrm"].memory_gib(ended.job)
+    assert gib is not None
+    assert gib == pytest.approx((128 * (8 * 100_000 + 121_165) + 2_368_897) * 4 * 2**-30, rel=0.05)
+
+
+def test_lookups_are_in_the_job_where_they_are_not_the_data_s() -> None:
+    (skewed,), _ = jobs(["ncf"], Wish(lookups="skewed"))
+    (uniform,), _ = jobs(["ncf"], Wish(lookups="uniform"))
+    assert (skewed.job.parameters, uniform.job.parameters) == ({}, {"lookups": "uniform"})
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        (Wish(lookups="even"), "unknown --lookups 'even'; known: skewed, uniform."),
+        (Wish(lookups="uniform"), "resnet50-v1.5 has no look-ups that --lookups could change."),
+        (Wish(embedding_rows=5), "resnet50-v1.5 has no embedding tables that --embedding-rows could end."),
+    ],
+)
+def test_what_a_network_without_tables_cannot_be_asked(wish: Wish, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        jobs(["resnet50-v1.5"], wish)
+    assert str(error.value) == message
