@@ -54,9 +54,9 @@ class Job(Model):
     `best`: the batch was found on the machine), `task` (what a network with several uses does),
     `embedding_rows` (where every embedding table ends), `lookups` (`uniform` where they are not skewed),
     `rules` (the rule book, such as `mlperf-inference-1.0`), `accuracy_target` (99 or 99.9 % of fp32),
-    `latency_bound_ms`,
-    `streams`, `chunk_ms` (audio at a time), `mode`, `instances` (of a partitioned accelerator, all busy),
-    `model_instances`, `concurrent_requests`, `dynamic_batch_size`.
+    `latency_bound_ms`, `streams`, `chunk_ms` (audio at a time), `vocoder` (what makes audio of spectrograms),
+    `mode`, `instances` (of a partitioned accelerator, all busy), `model_instances`,
+    `concurrent_requests`, `dynamic_batch_size`.
     """
 
     network: Name

@@ -94,13 +94,23 @@ class Latency(Model):
 class Quality(Model):
     """A quality metric, its value, and the target it was to reach.
 
-    `metric` ends in `, %` where values are percentages.
+    `metric` ends in `, %` where values are percentages. `ci95` is the 95 % interval of the value.
     """
 
     metric: Name
     value: float | None = None
     target: float | None = None
     reached: bool | None = None
+    ci95: tuple[float, float] | None = None
+
+
+class Phase(Model):
+    """One of the kinds of work that take turns in a Job, summed over its turns: `units` in `seconds`."""
+
+    name: Name
+    seconds: PositiveFloat
+    units: PositiveFloat
+    unit: Name
 
 
 class Scaling(Model):
@@ -154,6 +164,7 @@ class Metrics(Model):
     latency_ms: Latency | None = None
     time_to_train_min: PositiveFloat | None = None
     quality: list[Quality] = []
+    phases: list[Phase] = []
     energy_j: PositiveFloat | None = None
     power_w: PositiveFloat | None = None
     idle_power_w: PositiveFloat | None = None

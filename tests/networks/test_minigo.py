@@ -11,7 +11,7 @@ import torch
 from accelmark.networks.catalog import parameter_count
 from accelmark.networks.games import go
 from accelmark.networks.games.evaluation import Match, match
-from accelmark.networks.games.learning import WINDOW, generation, train
+from accelmark.networks.games.learning import WINDOW, extended, steps_on, train
 from accelmark.networks.games.search import Evaluator, Play, Tree, pick, puct, search, turn
 from accelmark.networks.games.self_play import self_play
 
@@ -293,7 +293,9 @@ def test_a_tiny_run_beats_its_first_checkpoint():
     first, random = copy.deepcopy(module), np.random.default_rng(0)
     optimizer, window = MINIGO.optimizer(module, config), []
     for _ in range(5):
-        window = generation(module, optimizer, config, window, 40, random, share=3)
+        window = extended(window, self_play(Evaluator(module, random), config.play, 40, random))
+        steps = steps_on(window, config.batch_size, share=3)
+        train(module, optimizer, window, config.batch_size, steps, random)
     assert len(window) == WINDOW
     found = match(Evaluator(module, random), Evaluator(first, random), config.play, 100, random)
     _, low, _ = found.win_rate

@@ -203,13 +203,18 @@ def test_the_originals_tables_are_complete(context: Any, built: Built) -> None:
     assert set(COUNTS) <= shown
 
 
+#: The lines are sorted soon after the click, and the heading says when.
+_SORTED = "([heading, order]) => heading.getAttribute('aria-sort') === order"
+
+
 def test_a_column_is_sorted_by_its_figures_and_what_has_none_comes_last(context: Any, built: Built) -> None:
     page = _tables(context, built.address("training"))
     _show_all(page, "training-one")
     original = _column(page, "training-one", "No.")
     heading = _heading(page, "training-one", "Throughput")
-    for descending in (False, True):
+    for order, descending in (("ascending", False), ("descending", True)):
         heading.click()
+        page.wait_for_function(_SORTED, arg=[heading.element_handle(), order])
         shown = _column(page, "training-one", "Throughput")
         figures = [float(text.split()[0].replace(",", "")) for text in shown if text[0].isdigit()]
         assert figures == sorted(figures, reverse=descending)
@@ -217,6 +222,7 @@ def test_a_column_is_sorted_by_its_figures_and_what_has_none_comes_last(context:
         assert without
         assert shown[-len(without) :] == without
     heading.click()
+    page.wait_for_function(_SORTED, arg=[heading.element_handle(), None])
     assert _column(page, "training-one", "No.") == original
     page.close()
 

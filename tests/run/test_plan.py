@@ -276,3 +276,39 @@ def test_what_a_network_without_tables_cannot_be_asked(wish: Wish, message: str)
     with pytest.raises(UsageError) as error:
         jobs(["resnet50-v1.5"], wish)
     assert str(error.value) == message
+
+
+def test_a_scenario_brings_its_unit_batch_and_parameters() -> None:
+    (speech,), _ = jobs(["tacotron2"], Wish(scenario="speech-synthesis", size="tiny"))
+    assert (speech.unit, speech.job.batch_size) == ("s of audio/s", 1)
+    assert speech.job.parameters == {"vocoder": "waveglow", "chunk_ms": 800}
+    assert speech.flops_per_sample is None
+    (go,), _ = jobs(["minigo"], Wish(scenario="time-to-quality"), settings=Settings(repeats=5))
+    assert go.settings.processes() == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "wish", "said"),
+    [
+        (["resnet50-v1.5"], Wish(scenario="trainig"), "unknown scenario 'trainig'; did you mean training"),
+        (["minigo"], Wish(scenario="speech-synthesis"), "minigo is not measured in speech-synthesis; it has"),
+        (["resnet50-v1.5"], Wish(chunk_ms=100), "--chunk-ms is for speech-synthesis; this is training"),
+        (
+            ["fastpitch"],
+            Wish(scenario="speech-synthesis", batch_sizes=["best"]),
+            "--batch-size best is not for speech-synthesis: give a number",
+        ),
+    ],
+)
+def test_what_a_scenario_does_not_take_is_said(names: list[str], wish: Wish, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        jobs(names, wish)
+
+
+def test_only_the_weights_count_where_nothing_is_trained() -> None:
+    job = Job(network="dlrm", scenario="inference", batch_size=65536, precision="fp32")
+    entry = catalog()["dlrm"]
+    assert entry.memory_gib(job) == pytest.approx(4 * entry.sizes["full"].parameters / 2**30)
+    training = entry.memory_gib(job.model_copy(update={"scenario": "training"}))
+    assert training is not None
+    assert training > 4 * entry.sizes["full"].parameters / 2**30

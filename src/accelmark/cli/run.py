@@ -11,10 +11,15 @@ import typer
 
 from accelmark.text import print_table, safe
 
+TO_QUALITY = {"time-to-quality": "30m"}
+
 
 def run(
     targets: Annotated[list[str], typer.Argument(help="Suites, networks, or files that declare networks.")],
     network: Annotated[str | None, typer.Option(help="Only these networks of the suites: a,b")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="training, speech-synthesis, time-to-quality: what is measured.")
+    ] = None,
     size: Annotated[str | None, typer.Option(help="full, tiny, or another size of the network.")] = None,
     precision: Annotated[str | None, typer.Option(help="fp32, tf32, fp16 (mixed), bf16 (mixed): a,b")] = None,
     engine: Annotated[str | None, typer.Option(help="eager, compile: a,b")] = None,
@@ -35,6 +40,9 @@ def run(
     ] = None,
     lookups: Annotated[
         str | None, typer.Option(help="Rows of embedding tables: skewed (as the data's) or uniform.")
+    ] = None,
+    chunk_ms: Annotated[
+        int | None, typer.Option(min=1, help="Speech synthesis: milliseconds of audio in a chunk.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cuda, rocm, xpu, mps or cpu; else the best here.")
@@ -71,6 +79,7 @@ def run(
     chosen = [suites.load(name) for name in targets if name in suites.names()]
     wish = planning.Wish(
         networks=options.words("--network", network),
+        scenario=scenario,
         size=size,
         precisions=options.words("--precision", precision),
         engines=options.words("--engine", engine),
@@ -81,11 +90,13 @@ def run(
         sequence_length=sequence_length,
         embedding_rows=embedding_rows,
         lookups=lookups,
+        chunk_ms=chunk_ms,
         seed=seed,
     )
     settings = options.settings(
         [suite.settings for suite in chosen],
-        time_budget=options.seconds("--time-budget", time_budget),
+        # A run to a quality takes as long as it takes: this is when it is given up.
+        time_budget=options.seconds("--time-budget", time_budget or TO_QUALITY.get(scenario or "")),
         target=options.share("--target", target),
         repeats=repeats,
         timeout=options.seconds("--timeout", timeout),

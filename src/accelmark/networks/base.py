@@ -66,6 +66,8 @@ class Network(ABC):
     quality: ClassVar[QualityTarget]
     paper: ClassVar[str]
     reference: ClassVar[str]
+    #: What it is measured in.
+    scenarios: ClassVar[tuple[str, ...]] = ("training",)
     #: Raised whenever a change makes new figures incomparable with old ones.
     version: ClassVar[int] = 1
     #: What a network with several uses can do, with the sequence length that each has at full size; the first

@@ -263,6 +263,7 @@ def catalog_entry(network: Network) -> CatalogEntry:
         paper=network.paper,
         reference=network.reference,
         version=network.version,
+        scenarios=list(network.scenarios),
         tasks=dict(network.tasks),
         choices=[name for name in CHOICES if hasattr(network.sizes["full"], name)],
         sizes={name: size_entry(network, config) for name, config in network.sizes.items()},

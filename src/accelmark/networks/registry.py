@@ -45,8 +45,8 @@ class SizeEntry(Model):
 class CatalogEntry(Model):
     """A network in the catalog.
 
-    `tasks` hold the sequence length of each at full size, the default first; `choices` are the Job's
-    parameters that its configuration has.
+    `scenarios` are those that it is measured in. `tasks` hold the sequence length of each at full size, the
+    default first; `choices` are the Job's parameters that its configuration has.
     """
 
     name: str
@@ -61,6 +61,7 @@ class CatalogEntry(Model):
     paper: str
     reference: str
     version: int
+    scenarios: list[str] = ["training"]
     tasks: dict[str, int | None] = {}
     choices: list[str] = []
     sizes: dict[str, SizeEntry]
@@ -70,9 +71,10 @@ class CatalogEntry(Model):
         return self.sizes[job.size].flops_per_sample if self._counted(job) else None
 
     def memory_gib(self, job: Job) -> float | None:
-        """What training needs at least on each accelerator, if the Job is what the catalog counted.
+        """What a Job needs at least on each accelerator, if the Job is what the catalog counted.
 
-        In mixed precision forward keeps half as much. Temporary results and the framework come on top.
+        In mixed precision forward keeps half as much. Temporary results and the framework come on top. Of
+        other scenarios only the weights are counted.
         """
         if job.batch_size is None or not self._counted(job):
             return None
@@ -82,6 +84,8 @@ class CatalogEntry(Model):
             kept /= 2
         most = job.parameters.get("embedding_rows")
         ended = sum(max(0, rows - int(most)) for rows in size.table_rows) if most is not None else 0
+        if job.scenario != "training":
+            return 4 * (size.parameters - ended * size.table_width) / 2**30
         # Gradients come as what forward kept goes.
         return (size.state_bytes - 4 * ended * size.table_width + max(kept, size.gradient_bytes)) / 2**30
 

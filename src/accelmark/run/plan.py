@@ -9,7 +9,7 @@ from pathlib import Path
 
 from accelmark.engines.precision import absent, emulated
 from accelmark.errors import UsageError, unknown
-from accelmark.job import ENGINES, PRECISIONS, Job, Scalar, Settings
+from accelmark.job import ENGINES, PRECISIONS, SCENARIOS, Job, Scalar, Settings
 from accelmark.networks import registry
 from accelmark.networks.base import CHOICES, LOOKUPS
 from accelmark.networks.registry import CatalogEntry
@@ -19,6 +19,15 @@ from accelmark.system import System
 
 #: Seconds for one ceiling.
 CEILING_S = 5.0
+#: Milliseconds of audio in a chunk, where nobody says.
+CHUNK_MS = 800
+#: What throughput counts where it is not the network's unit.
+UNITS = {"speech-synthesis": "s of audio/s"}
+#: Scenarios in which a batch is one sample unless more are asked for; and those that can look for a batch.
+ONE_AT_A_TIME = ("speech-synthesis",)
+FINDS_BATCHES = ("training",)
+#: Scenarios that run on one accelerator.
+ON_ONE = ("speech-synthesis", "time-to-quality")
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,7 @@ class Wish:
     """What the user asked for beyond the names: each `None` leaves the suite's or network's own."""
 
     networks: Sequence[str] | None = None
+    scenario: str | None = None
     size: str | None = None
     precisions: Sequence[str] | None = None
     engines: Sequence[str] | None = None
@@ -36,6 +46,7 @@ class Wish:
     sequence_length: int | None = None
     embedding_rows: int | None = None
     lookups: str | None = None
+    chunk_ms: int | None = None
     seed: int = 0
 
 
@@ -104,6 +115,8 @@ def _check(wish: Wish, wanted: Sequence[Target]) -> None:
     for precision in wish.precisions or ():
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
+    if wish.scenario is not None and wish.scenario not in SCENARIOS:
+        raise unknown("scenario", wish.scenario, SCENARIOS)
     for engine in wish.engines or ():
         if engine not in ENGINES:
             raise unknown("engine", engine, ENGINES)
@@ -130,18 +143,25 @@ def _entry(
         size = wish.size or entry.size
         if size not in network.sizes:
             raise unknown(f"size of {name}", size, network.sizes)
+        scenario = wish.scenario or entry.scenario
+        if scenario not in network.scenarios:
+            raise UsageError(f"{name} is not measured in {scenario}; it has {', '.join(network.scenarios)}.")
         task, length = _use(network, size, entry, wish)
         parameters: dict[str, Scalar] = {"task": task} if task else {}
         if isinstance(rule, str) and rule != "default":
+            if scenario not in FINDS_BATCHES:
+                raise UsageError(f"--batch-size {rule} is not for {scenario}: give a number.")
             parameters["batch_size_rule"] = rule
-        parameters |= _choices(network, wish)
+        parameters |= _choices(network, wish) | _of_scenario(scenario, wish)
         if wish.gradient_accumulation:
             parameters["gradient_accumulation"] = wish.gradient_accumulation
-        batch: int | None = network.sizes[size].batch_size
+        default = 1 if scenario in ONE_AT_A_TIME else network.sizes[size].batch_size
+        batch: int | None = default
         if rule != "default":
             batch = rule if isinstance(rule, int) else None
         job = Job(
             network=name,
+            scenario=scenario,
             parameters=parameters,
             size=size,
             framework="pytorch",
@@ -157,14 +177,14 @@ def _entry(
         planned.append(
             Planned(
                 job,
-                settings,
-                unit=f"{network.unit}/s",
+                settings.model_copy(update={"repeats": 1}) if scenario == "time-to-quality" else settings,
+                unit=UNITS.get(scenario, f"{network.unit}/s"),
                 rule=rule if isinstance(rule, str) and rule != "default" else None,
                 unsupported=cannot_run(job, system, settings.allow_emulated)
                 or too_large(network, job, system),
                 network_file=target.network_file,
-                flops_per_sample=network.flops(job),
-                default_batch=network.sizes[size].batch_size,
+                flops_per_sample=network.flops(job) if scenario == "training" else None,
+                default_batch=default,
             )
         )
     return planned
@@ -184,6 +204,15 @@ def _use(network: CatalogEntry, size: str, entry: Entry, wish: Wish) -> tuple[st
     if wish.sequence_length is not None and length is None:
         raise UsageError(f"{network.name} has no sequence length that --sequence-length could change.")
     return task, wish.sequence_length or length
+
+
+def _of_scenario(scenario: str, wish: Wish) -> dict[str, Scalar]:
+    """What only some scenarios know."""
+    if scenario == "speech-synthesis":
+        return {"vocoder": "waveglow", "chunk_ms": wish.chunk_ms or CHUNK_MS}
+    if wish.chunk_ms is not None:
+        raise UsageError(f"--chunk-ms is for speech-synthesis; this is {scenario}.")
+    return {}
 
 
 def _choices(network: CatalogEntry, wish: Wish) -> dict[str, Scalar]:
@@ -208,6 +237,8 @@ def cannot_run(job: Job, system: System, allow_emulated: bool) -> str | None:
     if job.accelerators > accelerator.count:
         kind = "CPU cores, one for each rank" if accelerator.kind == "cpu" else f"{accelerator.kind} devices"
         return f"needs {job.accelerators} {kind}; {_have(system)}"
+    if job.accelerators > 1 and job.scenario in ON_ONE:
+        return f"{job.scenario} runs on one accelerator"
     if job.accelerators > 1 and accelerator.kind == "mps":
         return "several accelerators: PyTorch has no collectives on MPS"
     missing = absent(precision, accelerator)

@@ -24,6 +24,7 @@ class Entry(Model):
     """
 
     networks: list[str]
+    scenario: str = "training"
     size: str = "full"
     precisions: list[str] = ["fp32"]
     engines: list[str] = ["eager"]

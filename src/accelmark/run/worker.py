@@ -101,20 +101,25 @@ def _perform(request: Request, folder: Path, rank: int, ranks: int) -> Record:
 
 def _scenario(request: Request, device: TorchDevice, group: Group, on_window: OnWindow) -> Outcome:
     from accelmark.networks import registry
-    from accelmark.scenarios import ceiling, training
+    from accelmark.scenarios import ceiling, synthesis, time_to_quality, training
 
     job = request.job
     if job.scenario == "ceiling":
         return ceiling.run(job, request.settings, device, group, on_window)
-    if job.scenario != "training":
-        raise UnsupportedError(f"the scenario {job.scenario} is not in this build")
     if request.network_file:
         network = registry.load_file(request.network_file, job.network)
     else:
         network = registry.load(job.network)
-    if request.purpose == "trial":
-        return training.trial(network, job, device, group)
-    return training.run(network, job, request.settings, device, group, on_window)
+    match job.scenario:
+        case "speech-synthesis":
+            return synthesis.run(network, job, request.settings, device, group, on_window)
+        case "time-to-quality":
+            return time_to_quality.run(network, job, request.settings, device)
+        case "training" if request.purpose == "trial":
+            return training.trial(network, job, device, group)
+        case "training":
+            return training.run(network, job, request.settings, device, group, on_window)
+    raise UnsupportedError(f"the scenario {job.scenario} is not in this build")
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,27 +5,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from accelmark import conclude
-from accelmark.engines.pytorch import TorchDevice, autocast, compile_module, nvml_index, set_precision
+from accelmark.engines.pytorch import TorchDevice, autocast, compile_module, set_precision
 from accelmark.errors import DivergedError, UnsupportedError
 from accelmark.job import Job, Settings
-from accelmark.measure import energy
 from accelmark.measure.clock import MONOTONIC
-from accelmark.measure.loop import Group, Measurement, measure
+from accelmark.measure.loop import Group, measure
 from accelmark.measure.memory import HostMemory
-from accelmark.measure.others import OtherProcesses
-from accelmark.measure.telemetry import Telemetry, since, throttled
 from accelmark.networks.base import CHOICES, Network
-from accelmark.record import Metrics, Quantity, Samples, Status, Window
+from accelmark.record import Metrics, Samples, Status, Window
 from accelmark.scenarios.outcome import OnWindow, Outcome
+from accelmark.scenarios.watch import Watch, memory
 
 #: Different batches that the steps rotate over: more than one, so that nothing is computed once and kept, and
 #: few, so that their memory does not count against the batch size.
@@ -43,18 +39,9 @@ def run(
     on_window: OnWindow,
 ) -> Outcome:
     """Measure a Job's training in this process, on this rank; rank 0's outcome is the one that counts."""
-    index = nvml_index(device)
-    meter = _EnergyOfWindows(index, device, group)
+    watch = Watch(device, group)
     step = TrainingStep(network, job, device, group.rank, group.size)
-    device.reset_peak_memory()
-    origin = MONOTONIC()
-    others = OtherProcesses()
-
-    def begin() -> None:
-        meter.start()
-        others.start()
-
-    with HostMemory() as host, Telemetry(index, origin=origin) as telemetry:
+    with watch:
         measurement = measure(
             step,
             device,
@@ -63,56 +50,21 @@ def run(
             window_s=settings.window_s,
             group=group,
             check=step.check_finite,
-            on_start=begin,
+            on_start=watch.start,
             on_window=on_window,
         )
-        joules, joules_s = meter.stop()
-        other_share = _other_share(others, group)
+        watch.stop()
     first, now, too_few = step.learnt(lambda value: _mean_over_ranks(group, value))
-
-    unit = f"{network.unit}/s"
-    # From here on the telemetry counts its time as the windows do.
-    sensors = since(telemetry.samples, measurement.origin - origin)
-    throughput, status, reasons = conclude.judge(
-        measurement.warm_up, measurement.windows, measurement.settled, unit, settings.target, other_share
-    )
-    slowed = throttled(sensors)
-    if slowed:
-        reasons.append(f"heat or power held the clock down in {slowed:.0%} of the samples")
-    if too_few:
-        reasons.append(too_few)
-    device_gib, host_gib = _memory(device, host, group)
-    not_measured = dict(meter.not_measured)
-    if device_gib is None:
-        not_measured["memory_peak_gib"] = f"a {device.kind} device does not count its memory; see the host's"
-    metrics = Metrics(
-        throughput=throughput,
-        energy_j=joules,
-        power_w=joules / joules_s if joules and joules_s else None,
-        idle_power_w=meter.idle_w,
-        energy_source=meter.name,
-        power_basis=meter.basis,
-        efficiency=Quantity(value=_units(measurement) / joules, unit=f"{unit}/W") if joules else None,
-        memory_peak_gib=device_gib,
-        host_memory_peak_gib=host_gib,
+    return watch.outcome(
+        measurement,
+        f"{network.unit}/s",
+        settings,
+        reasons=(too_few,) if too_few else (),
         parameters=step.parameters,
         padding_share=step.padding_share,
-        rank_skew=_skew(measurement.windows),
-        other_cpu_share=other_share,
-        step_s=sum(w.seconds for w in measurement.windows) / sum(w.steps for w in measurement.windows),
-        first_step_s=measurement.first_step_s,
-        warm_up_s=sum(w.seconds for w in measurement.warm_up),
         loss_first=first,
         loss_last=now,
-        not_measured=not_measured,
     )
-    samples = Samples(
-        windows=measurement.windows,
-        warm_up=measurement.warm_up,
-        step_ms=measurement.step_ms,
-        telemetry=sensors,
-    )
-    return Outcome(status, reasons, metrics, samples)
 
 
 def trial(network: Network, job: Job, device: TorchDevice, group: Group) -> Outcome:
@@ -127,100 +79,15 @@ def trial(network: Network, job: Job, device: TorchDevice, group: Group) -> Outc
         device.synchronize()
         seconds = MONOTONIC() - start
     step.check_finite()
-    device_gib, host_gib = _memory(device, host, group)
+    device_gib, host_gib = memory(device, host, group)
     window = Window(start_s=0, seconds=seconds, units=units * group.size, steps=1)
     metrics = Metrics(memory_peak_gib=device_gib, host_memory_peak_gib=host_gib, step_s=seconds)
     return Outcome(Status.OK, [], metrics, Samples(windows=[window]))
 
 
-class _EnergyOfWindows:
-    """Energy over the measured windows, of this rank's board and summed over ranks; idle power before."""
-
-    def __init__(self, index: int | None, device: TorchDevice, group: Group) -> None:
-        self.group = group
-        self.name: str | None = None
-        #: What the energy is of.
-        self.basis: Literal["board", "package"] | None = None
-        self.idle_w: float | None = None
-        self.not_measured: dict[str, str] = {}
-        self._meter: energy.EnergyMeter | None = None
-        self._joules = self._start = 0.0
-        found: energy.EnergyMeter | str
-        if device.kind == "cpu" and group.rank > 0:
-            return  # the CPU packages are counted once, by rank 0
-        if device.kind == "cpu" or index is not None:
-            found = energy.find([] if index is None else [index])
-        else:
-            found = f"no energy sensor is known for {device.kind} devices"
-        if isinstance(found, str):
-            self.not_measured["energy_j"] = found
-            return
-        self._meter, self.name = found, found.name
-        self.basis = "package" if device.kind == "cpu" else "board"
-        self.idle_w = energy.idle_power_w(found, MONOTONIC, time.sleep)
-
-    def start(self) -> None:
-        """The first measured window begins."""
-        if self._meter is not None:
-            self._joules, self._start = self._meter.read_j(), MONOTONIC()
-
-    def stop(self) -> tuple[float | None, float | None]:
-        """Joules over all ranks and seconds since `start`; `None` where a rank could not measure."""
-        joules, seconds = math.nan, math.nan
-        if self._meter is not None:
-            try:
-                joules = self._meter.read_j() - self._joules
-                seconds = MONOTONIC() - self._start
-            except energy.SensorError as error:
-                self.not_measured["energy_j"] = str(error)
-            self._meter.close()
-        readings = self.group.exchange((joules, seconds, self.idle_w or math.nan))
-        if self.basis == "package":
-            readings = readings[:1]
-        total = math.fsum(reading[0] for reading in readings)
-        idle = math.fsum(reading[2] for reading in readings)
-        self.idle_w = idle if math.isfinite(idle) and idle > 0 else None
-        if not math.isfinite(total) or total <= 0:
-            if self._meter is not None:
-                self.not_measured.setdefault("energy_j", "the energy counter did not move while measuring")
-            return None, None
-        return total, max(reading[1] for reading in readings)
-
-
 def _mean_over_ranks(group: Group, value: float) -> float:
     values = [rank[0] for rank in group.exchange((value,))]
     return math.fsum(values) / len(values)
-
-
-def _memory(device: TorchDevice, host: HostMemory, group: Group) -> tuple[float | None, float | None]:
-    """The largest peak of any accelerator, and the hosts' peaks of all ranks together, in GiB."""
-    mine = (device.peak_memory_gib() or math.nan, host.peak_gib() or math.nan)
-    ranks = group.exchange(mine)
-    largest = max(rank[0] for rank in ranks)
-    together = math.fsum(rank[1] for rank in ranks)
-    return (
-        largest if math.isfinite(largest) and largest > 0 else None,
-        together if math.isfinite(together) else None,
-    )
-
-
-def _other_share(others: OtherProcesses, group: Group) -> float:
-    """Share of the host's CPU time that went to none of the ranks; a little is the clocks."""
-    busy, own, capacity = others.stop()
-    ranks = group.exchange((own,))
-    return max(0.0, busy - math.fsum(rank[0] for rank in ranks)) / capacity
-
-
-def _units(measurement: Measurement) -> float:
-    return math.fsum(window.units for window in measurement.windows)
-
-
-def _skew(windows: list[Window]) -> float | None:
-    """Mean over windows of how much earlier the fastest rank was done, as a share of the slowest's time."""
-    shares = [
-        (max(w.rank_seconds) - min(w.rank_seconds)) / max(w.rank_seconds) for w in windows if w.rank_seconds
-    ]
-    return math.fsum(shares) / len(shares) if shares else None
 
 
 class TrainingStep:

@@ -1,4 +1,4 @@
-"""Training on self-play games, the second of Minigo's three phases, and the loop of all three."""
+"""Training on self-play games: the second of Minigo's three phases."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from accelmark.networks.games import go
-from accelmark.networks.games.minigo import Minigo, MinigoConfig
-from accelmark.networks.games.search import Evaluator, turn
-from accelmark.networks.games.self_play import Played, self_play
+from accelmark.networks.games.minigo import Minigo
+from accelmark.networks.games.search import turn
+from accelmark.networks.games.self_play import Played
 
 #: Generations whose games are trained on, and how many of their positions, with repeats; the reference's.
 WINDOW, SHARE = 5, 0.3
@@ -44,22 +44,11 @@ def train(
     return steps * batch_size
 
 
-def generation(
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    config: MinigoConfig,
-    window: Sequence[Played],
-    games: int,
-    random: np.random.Generator,
-    share: float = SHARE,
-) -> list[Played]:
-    """Games of the network as it is, and training on them and the last generations': the new window.
+def extended(window: Sequence[Played], played: Played) -> list[Played]:
+    """The games to train on once another generation has been played: its and the last ones'."""
+    return [*window, played][-WINDOW:]
 
-    A generation is measured against an earlier one by a `match`.
-    """
-    played = self_play(Evaluator(module, random), config.play, games, random)
-    window = [*window, played][-WINDOW:]
-    positions = sum(len(each.planes) for each in window)
-    steps = max(1, round(share * positions / config.batch_size))
-    train(module, optimizer, window, config.batch_size, steps, random)
-    return window
+
+def steps_on(window: Sequence[Played], batch_size: int, share: float = SHARE) -> int:
+    """How many steps train on a share of the positions, above 1 on all of them and on some again."""
+    return max(1, round(share * sum(len(played.planes) for played in window) / batch_size))

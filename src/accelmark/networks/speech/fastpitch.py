@@ -201,6 +201,7 @@ class FastPitchNetwork(Network):
     quality = QualityTarget("training loss", 0.18)
     paper = "https://arxiv.org/abs/2006.06873"
     reference = "https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/SpeechSynthesis/FastPitch"
+    scenarios = ("training", "speech-synthesis")
     clip_gradient_norm = 1000.0
     sizes = {
         "full": FastPitchConfig(

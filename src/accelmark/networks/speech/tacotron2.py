@@ -254,6 +254,7 @@ class Tacotron2Network(Network):
     quality = QualityTarget("training loss", 0.57)
     paper = "https://arxiv.org/abs/1712.05884"
     reference = "https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/SpeechSynthesis/Tacotron2"
+    scenarios = ("training", "speech-synthesis")
     clip_gradient_norm = 1.0
     sizes = {
         "full": Tacotron2Config(

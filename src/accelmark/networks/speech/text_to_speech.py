@@ -28,11 +28,17 @@ def frames_in_sight(module: WaveGlow) -> int:
 
 @dataclass(frozen=True)
 class Spoken:
-    """How long one text took: seconds to the first chunk and in all, and seconds of audio."""
+    """How long one text took: seconds to the first chunk and in all, in chunks, and seconds of audio."""
 
     first_audio_s: float
     seconds: float
     audio_s: float
+    chunks: int
+
+    @property
+    def between_chunks_s(self) -> float | None:
+        """Seconds from one chunk to the next, in the mean; `None` if there was only one."""
+        return (self.seconds - self.first_audio_s) / (self.chunks - 1) if self.chunks > 1 else None
 
     @property
     def real_time_factor(self) -> float:
@@ -81,4 +87,5 @@ class TextToSpeech:
             chunks.append(chunk)
         seconds = clock() - start
         audio = torch.cat(chunks, 1)
-        return audio, Spoken(first or seconds, seconds, audio.shape[1] / SynthesisFeatures.RATE)
+        audio_s = audio.shape[1] / SynthesisFeatures.RATE
+        return audio, Spoken(first or seconds, seconds, audio_s, len(chunks))
