@@ -13,10 +13,8 @@ import timm
 import torch
 import torchvision
 import transformers
+from peer import Peer
 from torch import Tensor, nn
-
-#: A module, its optimiser, and the loss of one of our batches.
-Peer = tuple[nn.Module, torch.optim.Optimizer, Callable[[Any, Any], tuple[Tensor, Any]]]
 
 
 def classifier(module: nn.Module) -> Peer:
@@ -30,16 +28,18 @@ def classifier(module: nn.Module) -> Peer:
     decayed = [p for p in module.parameters() if p.ndim > 1]
     vectors = [p for p in module.parameters() if p.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": 3e-5}, {"params": vectors, "weight_decay": 0.0}]
-    return module, torch.optim.SGD(groups, lr=1e-3, momentum=0.875, fused=True), loss
+    return Peer(module, torch.optim.SGD(groups, lr=1e-3, momentum=0.875, fused=True), loss)
 
 
 def efficientnet(module: nn.Module) -> Peer:
     """The classifier's, with RMSProp."""
-    module, _, loss = classifier(module)
+    peer = classifier(module)
+    module = peer.module
     decayed = [p for p in module.parameters() if p.ndim > 1]
     vectors = [p for p in module.parameters() if p.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": 1e-5}, {"params": vectors, "weight_decay": 0.0}]
-    return module, torch.optim.RMSprop(groups, lr=1e-3, alpha=0.9, momentum=0.9, eps=0.03), loss
+    optimizer = torch.optim.RMSprop(groups, lr=1e-3, alpha=0.9, momentum=0.9, eps=0.03)
+    return peer._replace(optimizer=optimizer)
 
 
 def mask_rcnn() -> Peer:
@@ -62,7 +62,8 @@ def mask_rcnn() -> Peer:
         return sum(module(*batch).values()), None
 
     trained = [p for p in module.parameters() if p.requires_grad]
-    return module, torch.optim.SGD(trained, lr=2e-3, momentum=0.9, weight_decay=1e-4, fused=True), loss
+    optimizer = torch.optim.SGD(trained, lr=2e-3, momentum=0.9, weight_decay=1e-4, fused=True)
+    return Peer(module, optimizer, loss)
 
 
 def bert(width: int, layers: int, heads: int) -> Peer:
@@ -84,18 +85,18 @@ def bert(width: int, layers: int, heads: int) -> Peer:
         return outputs.loss, None
 
     optimizer = torch.optim.AdamW(module.parameters(), lr=3e-5, eps=1e-6, weight_decay=0.01, fused=True)
-    return module, optimizer, loss
+    return Peer(module, optimizer, loss)
 
 
-PEERS: dict[str, Callable[[], Peer]] = {
-    "resnet50-v1.5": lambda: classifier(torchvision.models.resnet50()),
-    "resnext101-32x4d": lambda: classifier(
+PEERS: dict[str, Callable[[Any], Peer]] = {
+    "resnet50-v1.5": lambda config: classifier(torchvision.models.resnet50()),
+    "resnext101-32x4d": lambda config: classifier(
         torchvision.models.ResNet(
             torchvision.models.resnet.Bottleneck, [3, 4, 23, 3], groups=32, width_per_group=4
         )
     ),
-    "se-resnext101-32x4d": lambda: classifier(timm.create_model("seresnext101_32x4d")),
-    "efficientnet-b0": lambda: efficientnet(torchvision.models.efficientnet_b0()),
-    "mask-rcnn-r50-fpn": mask_rcnn,
-    "bert-base": lambda: bert(768, 12, 12),
+    "se-resnext101-32x4d": lambda config: classifier(timm.create_model("seresnext101_32x4d")),
+    "efficientnet-b0": lambda config: efficientnet(torchvision.models.efficientnet_b0()),
+    "mask-rcnn-r50-fpn": lambda config: mask_rcnn(),
+    "bert-base": lambda config: bert(768, 12, 12),
 }

@@ -1,4 +1,4 @@
-"""NVIDIA's PyTorch examples as peers: their own model and loss, from a clone that the user has made.
+"""NVIDIA's PyTorch examples of vision and language: their own model and loss, from the user's clone.
 
     git clone https://github.com/NVIDIA/DeepLearningExamples
 
@@ -12,41 +12,15 @@ them; where an example brings its own (LAMB for Transformer-XL), both sides take
 from __future__ import annotations
 
 import argparse
-import importlib
-import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
+from peer import Peer, load, stand_in
 from torch import Tensor, nn
 from torchvision.models.resnet import resnet50
-
-#: A module, its optimiser, and the loss of one of our batches with the state of a recurrent network.
-Peer = tuple[nn.Module, torch.optim.Optimizer, Callable[[Any, Any], tuple[Tensor, Any]]]
-
-
-def stand_in(name: str, **members: Any) -> None:
-    """Let a module that is not installed be imported, with what is needed of it."""
-    parts = name.split(".")
-    for end in range(1, len(parts) + 1):
-        sys.modules.setdefault(".".join(parts[:end]), types.ModuleType(".".join(parts[:end])))
-    for key, value in members.items():
-        setattr(sys.modules[name], key, value)
-
-
-def load(folder: Path, module: str) -> Any:
-    """A module of the clone; each example is a root of its own."""
-    stand_in("dllogger")
-    if not folder.is_dir():
-        raise SystemExit(f"{folder} does not exist: --examples names a clone of NVIDIA/DeepLearningExamples")
-    sys.path.insert(0, str(folder))
-    try:
-        return importlib.import_module(module)
-    finally:
-        sys.path.remove(str(folder))
 
 
 class Scores(torch.autograd.Function):
@@ -122,7 +96,7 @@ def transformer_xl(examples: Path, config: Any) -> Peer:
         losses, memory = module(data.t(), target.t(), state)
         return losses.float().mean(), memory
 
-    return module, torch.optim.Adam(module.parameters(), lr=2.5e-4), loss
+    return Peer(module, torch.optim.Adam(module.parameters(), lr=2.5e-4), loss)
 
 
 def ssd300(examples: Path, config: Any) -> Peer:
@@ -144,7 +118,7 @@ def ssd300(examples: Path, config: Any) -> Peer:
         return criterion(*module(images), truth.expand(len(images), -1, -1), labels), None
 
     weights = [p for p in module.parameters() if p.requires_grad]
-    return module, torch.optim.SGD(weights, lr=2.6e-4, momentum=0.9, weight_decay=5e-4), loss
+    return Peer(module, torch.optim.SGD(weights, lr=2.6e-4, momentum=0.9, weight_decay=5e-4), loss)
 
 
 def gnmt(examples: Path, config: Any) -> Peer:
@@ -162,7 +136,7 @@ def gnmt(examples: Path, config: Any) -> Peer:
         scores = module(batch["source"][order], lengths, batch["target"][order])
         return criterion(scores.flatten(0, 1), labels.flatten()) / len(labels), None
 
-    return module, torch.optim.Adam(module.parameters(), lr=2e-3), loss
+    return Peer(module, torch.optim.Adam(module.parameters(), lr=2e-3), loss)
 
 
 def transformer(examples: Path, config: Any) -> Peer:
@@ -199,7 +173,7 @@ def transformer(examples: Path, config: Any) -> Peer:
         return smooth(probabilities, label) / (label != 1).sum(), None
 
     optimizer = torch.optim.Adam(module.parameters(), lr=6e-4, betas=(0.9, 0.997), eps=1e-9)
-    return module, optimizer, loss
+    return Peer(module, optimizer, loss)
 
 
 PEERS: dict[str, Callable[[Path, Any], Peer]] = {

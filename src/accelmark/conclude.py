@@ -6,7 +6,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from accelmark import stats
-from accelmark.record import Metrics, Quantity, Record, Samples, Status, Throughput, Window
+from accelmark.record import (
+    Calls,
+    Latency,
+    Metrics,
+    Part,
+    Quantity,
+    Record,
+    Samples,
+    Status,
+    Throughput,
+    Window,
+)
 
 #: A change of the step time smaller than this is no reason to wait or to doubt.
 STEADY = 0.01
@@ -34,6 +45,21 @@ def throughput(windows: Sequence[Window], unit: str) -> Throughput | None:
         interval = (estimate.low, estimate.high)
     return Throughput(
         value=estimate.value, unit=unit, ci95=interval, n=estimate.windows, processes=estimate.processes
+    )
+
+
+def latency(milliseconds: Sequence[float]) -> Latency | None:
+    """What calls say of latency; `None` without calls."""
+    if not milliseconds:
+        return None
+    ordered = sorted(milliseconds)
+    wanted = {"p50": 50, "p90": 90, "p95": 95, "p97": 97, "p99": 99, "p99_9": 99.9}
+    return Latency(
+        min=ordered[0],
+        mean=math.fsum(ordered) / len(ordered),
+        max=ordered[-1],
+        n=len(ordered),
+        **{name: stats.nearest_rank(ordered, percent) for name, percent in wanted.items()},
     )
 
 
@@ -108,6 +134,8 @@ def combine(records: Sequence[Record]) -> Record:
         windows=[_of(window, i) for i, record in enumerate(records) for window in record.samples.windows],
         warm_up=[_of(window, i) for i, record in enumerate(records) for window in record.samples.warm_up],
         step_ms=[ms for record in records for ms in record.samples.step_ms],
+        calls=_calls(records),
+        spans=[span for record in records for span in record.samples.spans],
         telemetry=[sample for record in records for sample in record.samples.telemetry],
         batch_curve=first.samples.batch_curve,
     )
@@ -145,6 +173,18 @@ def _of(window: Window, process: int) -> Window:
     return window.model_copy(update={"process": process})
 
 
+def _calls(records: Sequence[Record]) -> Calls | None:
+    """The calls of all processes, numbered as they ran."""
+    found = [(i, record.samples.calls) for i, record in enumerate(records) if record.samples.calls]
+    if not found:
+        return None
+    return Calls(
+        process=[i for i, calls in found for _ in calls.ms],
+        stream=[stream for _, calls in found for stream in calls.stream],
+        ms=[ms for _, calls in found for ms in calls.ms],
+    )
+
+
 def _combine_metrics(parts: Sequence[Metrics], samples: Samples) -> Metrics:
     unit = next((part.throughput.unit for part in parts if part.throughput), None)
     total = throughput(samples.windows, unit) if unit else None
@@ -157,6 +197,9 @@ def _combine_metrics(parts: Sequence[Metrics], samples: Samples) -> Metrics:
     return last.model_copy(
         update={
             "throughput": total,
+            "latency_ms": latency(samples.calls.ms) if samples.calls else last.latency_ms,
+            "load_s": _over(parts, "load_s", _mean),
+            "parts": _parts(parts),
             "energy_j": energy,
             "power_w": energy / seconds if energy and seconds else None,
             "idle_power_w": _over(parts, "idle_power_w", _mean),
@@ -176,6 +219,26 @@ def _combine_metrics(parts: Sequence[Metrics], samples: Samples) -> Metrics:
             "loss_last": _over(parts, "loss_last", _mean),
         }
     )
+
+
+def _parts(processes: Sequence[Metrics]) -> list[Part]:
+    """Each part of a machine in parts, as the mean of its processes."""
+    first = processes[0].parts
+    if len(processes) == 1 or any(len(process.parts) != len(first) for process in processes):
+        return first
+    return [
+        part.model_copy(
+            update={
+                name: Throughput(
+                    value=_mean([getattr(process.parts[i], name).value for process in processes]),
+                    unit=part.throughput.unit,
+                    processes=len(processes),
+                )
+                for name in ("throughput", "alone")
+            }
+        )
+        for i, part in enumerate(first)
+    ]
 
 
 def _over(parts: Sequence[Metrics], name: str, how: Callable[[list[float]], float]) -> float | None:

@@ -18,7 +18,11 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 #: Precisions of training, in the field's words. `fp16` and `bf16` are mixed precision (autocast, and
 #: gradient scaling for fp16); `fp32` has TF32 off; `tf32` is fp32 storage with TF32 matrix products.
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
-ENGINES = ("eager", "compile")
+#: Of inference too: `int8` is static quantisation, weights and activations.
+INFERENCE_PRECISIONS = (*PRECISIONS, "int8")
+#: Engines that train, and those that only answer.
+TRAINING_ENGINES = ("eager", "compile")
+ENGINES = (*TRAINING_ENGINES, "onnxruntime", "onnxruntime-tensorrt", "openvino", "tensorrt")
 
 #: Every scenario that a Record may be of, and what its figures are. LoadGen's are named as LoadGen does.
 SCENARIOS = {
@@ -50,8 +54,8 @@ class Job(Model):
     one (images, sequences). `None` means that there is none, or that the source does not say.
     `accelerators` counts all accelerators over all nodes. `partition` is the part of one accelerator that an
     instance has (`1g.10gb`, `1/7`).
-    `parameters` hold what only some scenarios know: `gradient_accumulation`, `batch_size_rule` (`max` or
-    `best`: the batch was found on the machine), `task` (what a network with several uses does),
+    `parameters` hold what only some scenarios know: `gradient_accumulation`, `batch_size_rule` (`max`, `best`
+    or `under 7ms`: the batch was found on the machine), `task` (what a network with several uses does),
     `embedding_rows` (where every embedding table ends), `lookups` (`uniform` where they are not skewed),
     `rules` (the rule book, such as `mlperf-inference-1.0`), `accuracy_target` (99 or 99.9 % of fp32),
     `latency_bound_ms`, `streams`, `chunk_ms` (audio at a time), `vocoder` (what makes audio of spectrograms),
@@ -89,6 +93,10 @@ class Job(Model):
             parts.append(str(self.engine))
         if self.batch_size is not None:
             parts.append(f"batch {self.batch_size}")
+        if "streams" in self.parameters:
+            parts.append(f"{self.parameters['streams']} streams")
+        if "instances" in self.parameters:
+            parts.append(f"{self.parameters['instances']} instances")
         parts.append(f"{self.accelerators}x")
         return " ".join(parts)
 

@@ -77,7 +77,11 @@ class Throughput(Model):
 
 
 class Latency(Model):
-    """Milliseconds. A percentile that the count does not support is absent."""
+    """Milliseconds, over `n` calls. A percentile that the count does not support is absent.
+
+    Percentiles are nearest ranks (the smallest value that so many percent of the calls do not exceed), and
+    need five calls beyond them: p50 10 calls, p90 50, p95 100, p99 500, p99.9 5,000.
+    """
 
     min: PositiveFloat | None = None
     mean: PositiveFloat | None = None
@@ -134,12 +138,77 @@ class CeilingShare(Model):
     reference: Name
 
 
+class BandwidthShare(Model):
+    """The least memory traffic reached, as a share of this machine's measured memory-copy rate.
+
+    Counted are the weights, inputs and outputs, each once a call: what a network must move at least. A cache
+    that holds the weights lets the share rise above 1.
+    """
+
+    share: PositiveFloat
+    bytes_per_s: PositiveFloat
+    ceiling_bytes_per_s: PositiveFloat
+    reference: Name
+
+
+class Execution(Model):
+    """What an engine of inference really used.
+
+    `provider` is the part of the engine that computes, `threads` are CPU threads of the engine, `kernels`
+    which integer kernels were found in its graph. `copies` says whether moving inputs and outputs to and from
+    the device is in the times.
+    """
+
+    provider: str
+    threads: PositiveInt | None = None
+    optimisations: str | None = None
+    kernels: str | None = None
+    copies: str | None = None
+
+
+class Agreement(Model):
+    """Outputs beside those of the reference (eager, fp32) on the same inputs.
+
+    `relative_rms` is the root mean square of the difference over that of the reference, of the output where
+    it is largest; `largest` the largest difference over the same; `mean` the mean one. `equal` is the share
+    of whole-number outputs that are the same. `bound` is what `relative_rms` may be. `top1` is the share of
+    `samples` whose best class is the same.
+    """
+
+    reference: str
+    samples: PositiveInt
+    bound: PositiveFloat
+    relative_rms: NonNegative | None = None
+    mean: NonNegative | None = None
+    largest: NonNegative | None = None
+    equal: NonNegative | None = None
+    top1: NonNegative | None = None
+
+
+class Part(Model):
+    """One instance of a machine in parts: its throughput alone, and at the same time as all others.
+
+    `power_w` is apportioned: the part's share of what the whole board or package took, by throughput.
+    """
+
+    name: Name
+    throughput: Throughput
+    alone: Throughput
+    latency_ms: Latency | None = None
+    power_w: PositiveFloat | None = None
+
+
 class BatchTrial(Model):
-    """One point of a search over batch sizes: a throughput, or the reason why there is none."""
+    """One point of a search over batch sizes: a throughput, or the reason why there is none.
+
+    `late_share` is the share of calls that took longer than the bound.
+    """
 
     batch_size: PositiveInt
     status: Status
     throughput: PositiveFloat | None = None
+    latency_ms: Latency | None = None
+    late_share: NonNegative | None = None
     memory_peak_gib: PositiveFloat | None = None
     reason: str | None = None
 
@@ -153,8 +222,11 @@ class Metrics(Model):
     over windows of (slowest - fastest rank) / slowest; `other_cpu_share` the share of the host's CPU time
     that other processes took while measuring. `padding_share` is how many of the units computed were padding,
     which no throughput counts; absent where nothing is padded. `flops_per_sample` counts forward and backward
-    of one unit of the batch axis; `ceiling` is the rate of these against what this machine was measured to
-    do.
+    (of inference only forward) of one unit of the batch axis; `ceiling` is the rate of these against what
+    this machine was measured to do.
+    Of inference: `latency_ms` is of calls, `latency_with_copies_ms` with inputs and outputs moved to and from
+    the device, `load_s` what the engine took to make the network ready, `least_bytes_per_call` what a call
+    must move at least. `knee_batch_size` is where throughput / latency is largest of the batches tried.
     `power_basis` says what `power_w`, `energy_j` and `efficiency` (units per joule, written as throughput per
     watt) are of: the accelerators' boards, the whole system at its supply, or the CPU packages.
     `time_to_first_audio_s` and `time_between_chunks_s` are of speech synthesis.
@@ -162,6 +234,13 @@ class Metrics(Model):
 
     throughput: Throughput | None = None
     latency_ms: Latency | None = None
+    latency_with_copies_ms: Latency | None = None
+    agreement: Agreement | None = None
+    parts: list[Part] = []
+    load_s: PositiveFloat | None = None
+    least_bytes_per_call: PositiveFloat | None = None
+    bandwidth: BandwidthShare | None = None
+    knee_batch_size: PositiveInt | None = None
     time_to_train_min: PositiveFloat | None = None
     quality: list[Quality] = []
     phases: list[Phase] = []
@@ -225,12 +304,32 @@ class TrainingRun(Model):
     file: str | None = None
 
 
+class Calls(Model):
+    """Every call of inference, in columns: its process, its stream (or part), and its time in ms."""
+
+    process: list[Annotated[int, Field(ge=0)]] = []
+    stream: list[Annotated[int, Field(ge=0)]] = []
+    ms: list[PositiveFloat] = []
+
+
+class Span(Model):
+    """When the measured windows of a process began and ended, by the host's clock."""
+
+    begin: datetime
+    end: datetime
+
+
 class Samples(Model):
-    """The raw data; every statistic can be derived from it again."""
+    """The raw data; every statistic can be derived from it again.
+
+    `calls` are many: a folder of Records keeps them beside a Record, as `ID.calls.parquet`.
+    """
 
     windows: list[Window] = []
     warm_up: list[Window] = []
     step_ms: list[PositiveFloat] = []
+    calls: Calls | None = None
+    spans: list[Span] = []
     telemetry: list[Sample] = []
     batch_curve: list[BatchTrial] = []
     runs: list[TrainingRun] = []
@@ -268,6 +367,7 @@ class Record(Model):
     metrics: Metrics = Metrics()
     samples: Samples = Samples()
     conditions: dict[str, Scalar] = {}
+    execution: Execution | None = None
     origin: Origin | None = None
     log_tail: str | None = None
 
@@ -278,6 +378,10 @@ class Record(Model):
         if started is None:
             return datetime.min.replace(tzinfo=UTC)
         return started if started.tzinfo else started.replace(tzinfo=UTC)
+
+    def text(self, indent: int | None = None) -> str:
+        """JSON of all that is in a Record's file: without what is absent, and without its single calls."""
+        return self.model_dump_json(indent=indent, exclude_none=True, exclude={"samples": {"calls"}})
 
     def replace(self, **changes: Any) -> Record:
         """A copy with fields changed, validated like any other Record."""

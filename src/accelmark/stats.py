@@ -192,3 +192,19 @@ def percentile(values: Sequence[float], percent: float) -> float:
     low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+#: Values beyond a percentile that it takes to print it: with fewer, one more or less moves it a lot.
+BEYOND = 5
+
+
+def nearest_rank(ordered: Sequence[float], percent: float) -> float | None:
+    """The nearest-rank percentile of ordered values, or `None` where fewer than `BEYOND` lie beyond it.
+
+    The smallest value that `percent` of the values do not exceed;
+    it is always a value that was measured.
+    """
+    n = len(ordered)
+    # In thousandths of a percent, because 99.9 is no binary fraction.
+    rank = -(-n * round(percent * 1000) // 100_000)
+    return ordered[rank - 1] if n - n * percent / 100 >= BEYOND - 1e-9 else None

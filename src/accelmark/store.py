@@ -1,7 +1,9 @@
 """The truth on disk: a folder of Records, one JSON file each.
 
-Files are self-contained, so folders can be merged by copying and kept in git. Nothing in a Record is ever
-used as a path: a file's name is the Record's id when that is plain, and a digest of it otherwise.
+Files are self-contained, so folders can be merged by copying and kept in git; only the times of single calls
+are in Parquet files beside them (`ID.calls.parquet`), which statistics and reports do without. Nothing in a
+Record is ever used as a path: a file's name is the Record's id when that is plain, and a digest of it
+otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from accelmark.errors import CannotWriteError, UnreadableInputError
-from accelmark.record import SCHEMA_VERSION, Record
+from accelmark.record import SCHEMA_VERSION, Calls, Record
 from accelmark.text import safe
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
@@ -74,9 +76,11 @@ class Store:
     def write(self, record: Record) -> Path:
         """Write one Record, replacing an earlier one with the same id. It is whole on disk or not there."""
         path = self.folder / file_name(record.id)
-        data = record.model_dump_json(indent=1, exclude_none=True).encode() + b"\n"
+        data = record.text(indent=1).encode() + b"\n"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if record.samples.calls is not None:
+                self._write_calls(path.with_suffix(".calls.parquet"), record.samples.calls)
             with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".write-", delete=False) as file:
                 try:
                     file.write(data)
@@ -90,6 +94,15 @@ class Store:
         except OSError as error:
             raise _cannot_write(self.folder, error) from error
         return path
+
+    def _write_calls(self, path: Path, calls: Calls) -> None:
+        """Every call, in columns of a Parquet file beside the Record, which would be many times as long."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        temporary = path.with_name(f".write-{path.name}")
+        pq.write_table(pa.table(calls.model_dump()), temporary, compression="zstd")
+        os.replace(temporary, path)
 
     def write_many(self, records: Iterable[Record]) -> int:
         """Write Records as they come; the number written."""

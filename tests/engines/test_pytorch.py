@@ -7,7 +7,14 @@ import time
 import pytest
 import torch
 
-from accelmark.engines.pytorch import TorchDevice, autocast, available_kinds, is_out_of_memory, set_precision
+from accelmark.engines.pytorch import (
+    TorchDevice,
+    autocast,
+    available_kinds,
+    is_out_of_memory,
+    set_precision,
+    start_momentum,
+)
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU; see make gpu-check")
 
@@ -90,3 +97,20 @@ def test_too_much_memory_is_told_as_such() -> None:
     with pytest.raises(torch.OutOfMemoryError) as error:
         torch.empty(2**50, dtype=torch.uint8, device="cuda")
     assert is_out_of_memory(error.value)
+
+
+def test_a_first_step_that_is_left_out_does_no_harm_to_momentum() -> None:
+    weights = [torch.nn.Parameter(torch.ones(1000)) for _ in range(2)]
+    optimizers = [
+        torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=fused)
+        for weight, fused in zip(weights, (True, False), strict=True)
+    ]
+    start_momentum(optimizers[0])
+    for gradient in (float("inf"), 1.0, 2.0):
+        for weight, optimizer in zip(weights, optimizers, strict=True):
+            weight.grad = torch.full((1000,), gradient)
+            scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
+            scaler.scale(torch.ones(()))
+            scaler.step(optimizer)
+    torch.testing.assert_close(*weights)
+    assert weights[0][0].item() == pytest.approx(1 - 0.1 * 1 - 0.1 * 2.9)

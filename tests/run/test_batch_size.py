@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from accelmark.record import Metrics, Record, Samples, Status, Window
+from accelmark import conclude
+from accelmark.record import Calls, Metrics, Record, Samples, Status, Window
 from accelmark.run import batch_size
 from tests.records import record
 
@@ -106,3 +109,41 @@ def test_fastest_stays_within_memory() -> None:
     search = batch_size.fastest(attempt, 8)
     assert search.batch_size == 16
     assert search.curve[-1].status is Status.OUT_OF_MEMORY
+
+
+def answering(batch_size: int, calls: int = 600, spread: float = 0.05) -> Record:
+    """A trial whose calls take 1 ms and 0.25 ms a sample, with noise that has a tail."""
+    noise = np.random.default_rng(batch_size).lognormal(0, spread, calls)
+    ms = list((1 + 0.25 * batch_size) * noise)
+    trial = record()
+    window = Window(start_s=0, seconds=sum(ms) / 1000, units=batch_size * calls, steps=calls)
+    return trial.replace(
+        metrics=Metrics(latency_ms=conclude.latency(ms)),
+        samples=Samples(windows=[window], calls=Calls(process=[0] * calls, stream=[0] * calls, ms=ms)),
+    )
+
+
+@pytest.mark.parametrize("bound_ms", [2.0, 7.0, 20.0])
+def test_the_largest_batch_under_a_bound(bound_ms: float) -> None:
+    search = batch_size.largest(answering, 8, bound_ms=bound_ms)
+    # 99 % of a log-normal's values are below exp(2.326 x its deviation).
+    ideal = (bound_ms / math.exp(2.326 * 0.05) - 1) / 0.25
+    assert search.batch_size is not None
+    assert 0.9 * ideal - 1 <= search.batch_size <= 1.02 * ideal + 1
+    assert search.bound == f"the latency bound of {bound_ms:g} ms"
+    late = {trial.batch_size: trial.late_share for trial in search.curve}
+    assert late[search.batch_size] is not None
+    assert late[search.batch_size] <= batch_size.LATE
+
+
+def test_no_batch_is_fast_enough() -> None:
+    search = batch_size.largest(answering, 4, bound_ms=0.5)
+    assert search.batch_size is None
+    assert search.failure is None
+
+
+def test_the_knee_is_where_more_batch_costs_more_time_than_it_gains() -> None:
+    # Throughput b / (1 + b/4) over latency (1 + b/4): largest at b = 4.
+    curve = batch_size.fastest(answering, 64).curve
+    assert batch_size.knee(curve) == 4
+    assert batch_size.knee(curve[:1]) is None

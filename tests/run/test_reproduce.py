@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from accelmark import published
+from accelmark.engines import available
 from accelmark.networks.registry import catalog
 from accelmark.run.reproduce import count_runnable, look, reproduce
 from accelmark.system import Accelerator, Cpu, System
@@ -89,18 +90,26 @@ def test_a_size_that_a_network_does_not_have() -> None:
     assert plan.missing == ("mask-rcnn-r50-fpn has no size huge; it has full, tiny",)
 
 
-def test_counts_of_what_can_run() -> None:
+def test_counts_of_what_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(available, "find_spec", lambda name: "installed")
     records = published.load("published")
+    inference = [r for r in records if r.job.scenario == "inference"]
+    assert len(inference) == 106
     here = count_runnable(records, CPU)
-    assert (here.rows, here.resolved, here.here) == (533, 533, 0)
+    # Whole, in integers: a CPU has these, without TF32, fp16 or seven parts.
+    whole = [r for r in inference if r.job.partition is None and r.job.precision == "int8"]
+    assert (here.rows, here.resolved, here.here) == (533, 533, len(whole))
     single = [
         r
         for r in records
         if r.job.scenario in ("training", "time-to-quality")
         and (r.job.network in catalog() or r.metrics.ratio is not None)
     ]
-    assert here.small == len(single)
-    assert count_runnable(records, EIGHT).here == sum(r.job.accelerators <= 8 for r in single)
+    assert here.small == len(single) + len(inference)
+    fractions = [r for r in inference if r.job.partition in (None, "1/7")]
+    assert len(fractions) == 105
+    there = count_runnable(records, EIGHT).here
+    assert there == sum(r.job.accelerators <= 8 for r in single) + len(fractions)
 
 
 def test_a_look_at_the_machine_finds_what_computes() -> None:

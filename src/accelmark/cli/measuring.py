@@ -12,6 +12,7 @@ import typer
 
 from accelmark.cli.table import print_json, print_records
 from accelmark.errors import EXIT_INTERRUPTED, EXIT_MEASUREMENT_FAILED, EXIT_OK
+from accelmark.importers.power import with_power
 from accelmark.record import Record, Status
 from accelmark.run.probe import examine
 from accelmark.run.progress import reporter
@@ -41,6 +42,20 @@ def start(out: Path, device: str | None, system_name: str | None, seed: int, pre
         command=shlex.join(["accelmark", *sys.argv[1:]]),
         shuffle_seed=seed,
     )
+
+
+def with_meter(session: Session, records: Sequence[Record], log: Path) -> list[Record]:
+    """The session's Records with what a power meter's log says of them, kept as such."""
+    found = []
+    for record in records:
+        measured = with_power(record, log)
+        if measured != record:
+            session.store.write(measured)
+        why = measured.metrics.not_measured.get("energy_j", "")
+        if why.startswith(log.name):
+            print(f"accelmark: {safe(record.job.label())}: {safe(why)}", file=sys.stderr)
+        found.append(measured)
+    return found
 
 
 def finish(session: Session, records: Sequence[Record], as_json: bool) -> None:

@@ -36,11 +36,16 @@ def batch_rules(text: str | None) -> list[BatchRule] | None:
     rules: list[BatchRule] = []
     for word in found:
         if word in ("default", "max", "best"):
-            rules.append(word)  # type: ignore[arg-type]
+            rules.append(word)
         elif word.isdecimal():
             rules.append(_count("--batch-size", word))
+        elif (bound := re.fullmatch(r"under\s*(\d+(?:\.\d+)?)\s*ms", word)) and float(bound[1]) > 0:
+            rules.append(f"under {bound[1]}ms")
         else:
-            raise UsageError(f"--batch-size {word!r} is no batch size; give a number, default, max or best.")
+            raise UsageError(
+                f"--batch-size {word!r} is no batch size; give a number, default, max, best, or a bound of "
+                f"inference like 'under 7ms'."
+            )
     return rules
 
 

@@ -18,14 +18,24 @@ def run(
     targets: Annotated[list[str], typer.Argument(help="Suites, networks, or files that declare networks.")],
     network: Annotated[str | None, typer.Option(help="Only these networks of the suites: a,b")] = None,
     scenario: Annotated[
-        str | None, typer.Option(help="training, speech-synthesis, time-to-quality: what is measured.")
+        str | None, typer.Option(help="training, inference, speech-synthesis, time-to-quality.")
     ] = None,
     size: Annotated[str | None, typer.Option(help="full, tiny, or another size of the network.")] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32, tf32, fp16 (mixed), bf16 (mixed): a,b")] = None,
-    engine: Annotated[str | None, typer.Option(help="eager, compile: a,b")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, tf32, fp16 (mixed), bf16 (mixed); inference also int8: a,b")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="eager, compile; inference also onnxruntime, onnxruntime-tensorrt, openvino, tensorrt: a,b"
+        ),
+    ] = None,
     batch_size: Annotated[
         str | None,
-        typer.Option(help="Per accelerator: numbers, default, max (that fits), best (fastest): a,b"),
+        typer.Option(
+            help="Per accelerator: numbers, default, max (that fits), best (fastest); inference also "
+            "'under 7ms' (largest whose p99 is): a,b"
+        ),
     ] = None,
     accelerators: Annotated[str | None, typer.Option(help="How many, data parallel: 1,2,4,8")] = None,
     gradient_accumulation: Annotated[
@@ -43,6 +53,13 @@ def run(
     ] = None,
     chunk_ms: Annotated[
         int | None, typer.Option(min=1, help="Speech synthesis: milliseconds of audio in a chunk.")
+    ] = None,
+    streams: Annotated[int | None, typer.Option(min=1, help="Inference: calls in flight.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Inference: equal parts of the machine, each with a copy.")
+    ] = None,
+    power_log: Annotated[
+        Path | None, typer.Option(help="A meter's log of the system while this runs: spl.txt, or time,watts.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cuda, rocm, xpu, mps or cpu; else the best here.")
@@ -69,9 +86,10 @@ def run(
         bool, typer.Option("--json", help="Print the Records (or, with --dry-run, the Jobs) as JSON.")
     ] = False,
 ) -> None:
-    """Measure training throughput with its interval, and keep a Record of every Job."""
+    """Measure training, inference and more with their intervals, and keep a Record of every Job."""
     from accelmark.cli import options
-    from accelmark.cli.measuring import finish, start
+    from accelmark.cli.measuring import finish, start, with_meter
+    from accelmark.errors import UnreadableInputError
     from accelmark.run import plan as planning
     from accelmark.run import suite as suites
     from accelmark.run.catalogue import describe
@@ -91,6 +109,8 @@ def run(
         embedding_rows=embedding_rows,
         lookups=lookups,
         chunk_ms=chunk_ms,
+        streams=streams,
+        partitions=partitions,
         seed=seed,
     )
     settings = options.settings(
@@ -103,6 +123,8 @@ def run(
         device=device,
         allow_emulated=allow_emulated,
     )
+    if power_log is not None and not power_log.is_file():
+        raise UnreadableInputError(f"{power_log} does not exist; start the meter's log before measuring.")
     files = {name: describe(Path(name)) for name in targets if name.endswith(".py")}
     found = planning.targets(targets, files)
     session = start(out, device, system_name, seed, prepare=not dry_run)
@@ -119,4 +141,7 @@ def run(
             rows = [[job.job.label(), job.unsupported or ""] for job in jobs]
             print_table(("Job", "unsupported here, because"), rows)
         return
-    finish(session, session.run(jobs, resume), as_json)
+    records = session.run(jobs, resume)
+    if power_log is not None:
+        records = with_meter(session, records, power_log)
+    finish(session, records, as_json)

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from accelmark.record import USABLE, Record
+from accelmark.record import USABLE, Metrics, Record
 from accelmark.text import bar, draws_bars, number, print_notes, print_table, quantity, safe, say
 
 COLUMNS = (
@@ -35,6 +35,8 @@ def row(record: Record) -> list[str]:
         batch = f"{batch} ({job.parameters['batch_size_rule']})".strip()
     told = [] if job.scenario in ("training", "ceiling") else [job.scenario]
     told += [] if job.engine in (None, "eager") else [str(job.engine)]
+    told += [f"{job.parameters['streams']} streams"] if "streams" in job.parameters else []
+    told += [f"{job.parameters.get('instances', 1)} of {job.partition}"] if job.partition else []
     network = f"{job.network} ({', '.join(told)})" if told else job.network
     value = unit = count = ""
     if record.metrics.time_to_train_min is not None:
@@ -62,7 +64,8 @@ def row(record: Record) -> list[str]:
 def note(record: Record) -> str:
     """The one thing that a reader of the table has to know besides the figure."""
     metrics = record.metrics
-    parts = list(record.reasons[:1])
+    parts = _of_inference(metrics)
+    parts += record.reasons[:1]
     if metrics.scaling is not None:
         parts.append(f"scaling {metrics.scaling.efficiency:.0%} ({metrics.scaling.basis})")
     if metrics.ceiling is not None:
@@ -73,6 +76,29 @@ def note(record: Record) -> str:
             else f"{share:.0%} of the measured ceiling: more than all is our error, please report it"
         )
     return "; ".join(parts)
+
+
+def _of_inference(metrics: Metrics) -> list[str]:
+    """Each part of a machine in parts, latency, and how many answers are those of fp32."""
+    told = [
+        f"{part.name}: {number(part.throughput.value)} (alone {number(part.alone.value)})"
+        for part in metrics.parts
+    ]
+    latency, agreement = metrics.latency_ms, metrics.agreement
+    if latency is not None and latency.mean is not None:
+        tail = next(
+            (
+                f", {name} {number(value)}"
+                for name in ("p99", "p95", "p90")
+                if (value := getattr(latency, name)) is not None
+            ),
+            "",
+        )
+        told.append(f"mean {number(latency.mean)}{tail} ms")
+    # An engine that is the reference itself agrees, of course.
+    if agreement is not None and agreement.top1 is not None and agreement.relative_rms:
+        told.append(f"top-1 as {agreement.reference} in {agreement.top1:.0%} of {agreement.samples}")
+    return told
 
 
 def print_records(records: Iterable[Record]) -> None:
@@ -154,5 +180,5 @@ def print_json(records: Sequence[Record]) -> None:
     write = sys.stdout.write
     write("[")
     for i, record in enumerate(records):
-        write((",\n" if i else "\n") + record.model_dump_json(exclude_none=True))
+        write((",\n" if i else "\n") + record.text())
     write("\n]\n")

@@ -10,6 +10,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -406,6 +407,32 @@ def nvidia_gpus(nvml: Any = None) -> tuple[list[Gpu], str | None]:
     if not gpus and not reasons:
         reasons.append("the NVIDIA driver finds no GPU")
     return gpus, "; ".join(reasons) or None
+
+
+class MigInstance(NamedTuple):
+    """A part of a board that NVIDIA's driver has set up, with its profile, such as `1g.10gb`."""
+
+    uuid: str
+    profile: str
+
+
+def mig_instances(nvml: Any = None) -> list[MigInstance]:
+    """The MIG instances of all boards, in NVML's order; none are made here. Empty without a driver or MIG."""
+    nvml = load_nvml(nvml)
+    if isinstance(nvml, str):
+        return []
+    found = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        board = nvml.nvmlDeviceGetHandleByIndex(index)
+        for place in range(ask(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, board) or 0):
+            try:
+                instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(board, place)
+                name, uuid = nvml.nvmlDeviceGetName(instance), nvml.nvmlDeviceGetUUID(instance)
+            except nvml.NVMLError:
+                continue  # this place is not taken
+            profile = re.search(r"MIG\s+(\S+)", name)
+            found.append(MigInstance(uuid, profile[1] if profile else name))
+    return found
 
 
 # --- software ----------------------------------------------------------------------------------------------

@@ -62,12 +62,14 @@ class Network(ABC):
     task: ClassVar[str]
     #: What throughput counts, plural: images, tokens.
     unit: ClassVar[str]
+    #: What inference counts, of which a batch of n has n, where that is not the unit.
+    inference_unit: ClassVar[str | None] = None
     dataset: ClassVar[str]
     quality: ClassVar[QualityTarget]
     paper: ClassVar[str]
     reference: ClassVar[str]
     #: What it is measured in.
-    scenarios: ClassVar[tuple[str, ...]] = ("training",)
+    scenarios: ClassVar[tuple[str, ...]] = ("training", "inference")
     #: Raised whenever a change makes new figures incomparable with old ones.
     version: ClassVar[int] = 1
     #: What a network with several uses can do, with the sequence length that each has at full size; the first
@@ -80,6 +82,15 @@ class Network(ABC):
     @abstractmethod
     def build(self, config: Any) -> nn.Module:
         """A freshly initialised module in training mode; weights come from torch's global generator."""
+
+    def build_share(self, config: Any, rank: int, ranks: int) -> nn.Module:
+        """What one of several ranks holds, with the same initial values: all of it, or a network says what.
+
+        All ranks train on batches of their own, and what all hold is averaged over them. Tables that are too
+        large for that may be `networks.sharding.DividedEmbedding`s here. Their gradients cannot be clipped by
+        a norm, and the optimiser must treat each value by itself: no rank knows the norm of the whole.
+        """
+        return self.build(config)
 
     @abstractmethod
     def batch(self, config: Any, batch_size: int, generator: torch.Generator) -> Any:

@@ -257,6 +257,7 @@ def catalog_entry(network: Network) -> CatalogEntry:
         domain=network.domain,
         task=network.task,
         unit=network.unit,
+        inference_unit=network.inference_unit or network.unit,
         dataset=network.dataset,
         quality_metric=network.quality.metric,
         quality_target=network.quality.target,

@@ -27,7 +27,8 @@ class SizeEntry(Model):
     `parameters` is counted on the built module; `flops_per_sample` is per unit of the batch axis, forward and
     backward. `state_bytes` are of the weights and what the optimiser keeps, `gradient_bytes` of gradients,
     `kept_bytes_per_sample`, for each unit of the batch axis, of what forward keeps for backward in single
-    precision. `table_rows` are of embedding tables that may end earlier, with vectors of `table_width`.
+    precision. `table_rows` are of embedding tables that may end earlier and that several accelerators divide,
+    with vectors of `table_width`.
     """
 
     batch_size: int
@@ -55,16 +56,21 @@ class CatalogEntry(Model):
     domain: str
     task: str
     unit: str
+    inference_unit: str
     dataset: str
     quality_metric: str
     quality_target: float
     paper: str
     reference: str
     version: int
-    scenarios: list[str] = ["training"]
+    scenarios: list[str] = ["training", "inference"]
     tasks: dict[str, int | None] = {}
     choices: list[str] = []
     sizes: dict[str, SizeEntry]
+
+    def counted(self, scenario: str) -> str:
+        """What throughput counts in a scenario."""
+        return {"speech-synthesis": "s of audio", "inference": self.inference_unit}.get(scenario, self.unit)
 
     def flops(self, job: Job) -> float | None:
         """Operations of training on one sample of a Job, if it is what the catalog counted."""
@@ -86,8 +92,10 @@ class CatalogEntry(Model):
         ended = sum(max(0, rows - int(most)) for rows in size.table_rows) if most is not None else 0
         if job.scenario != "training":
             return 4 * (size.parameters - ended * size.table_width) / 2**30
+        elsewhere = (sum(size.table_rows) - ended) * (1 - 1 / job.accelerators)
+        state = size.state_bytes - 4 * (ended + elsewhere) * size.table_width
         # Gradients come as what forward kept goes.
-        return (size.state_bytes - 4 * ended * size.table_width + max(kept, size.gradient_bytes)) / 2**30
+        return (state + max(kept, size.gradient_bytes)) / 2**30
 
     def _counted(self, job: Job) -> bool:
         task = job.parameters.get("task")

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from accelmark import conclude
 from accelmark.measure.machine import memory_available_gib
 from accelmark.record import Metrics, Record, Samples, Source, Status, Window
-from accelmark.run.request import LOG, PROGRESS, RECORD, REQUEST, Failure, Request
+from accelmark.run.request import LOG, PROGRESS, RECORD, REQUEST, Failure, Request, ranks
 
 #: Seconds between looks at a worker. A look costs the machine next to nothing; more of them would not.
 LOOK_S = 0.5
@@ -95,14 +95,14 @@ def _folder() -> Iterator[Path]:
 
 def _command(request: Request, folder: Path) -> list[str]:
     worker = ["-m", "accelmark.run.worker", str(folder)]
-    if request.job.accelerators == 1:
+    if ranks(request.job) == 1:
         return [sys.executable, *worker]
     # The address is given because a host name that does not resolve would stop torchrun for minutes.
     return [
         sys.executable,
         "-m",
         "accelmark.run.ranks",
-        f"--nproc-per-node={request.job.accelerators}",
+        f"--nproc-per-node={ranks(request.job)}",
         "--rdzv-backend=c10d",
         "--rdzv-endpoint=127.0.0.1:0",
         "--local-addr=127.0.0.1",

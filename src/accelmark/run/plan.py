@@ -7,27 +7,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelmark.engines import available
 from accelmark.engines.precision import absent, emulated
 from accelmark.errors import UsageError, unknown
-from accelmark.job import ENGINES, PRECISIONS, SCENARIOS, Job, Scalar, Settings
+from accelmark.job import (
+    ENGINES,
+    INFERENCE_PRECISIONS,
+    PRECISIONS,
+    SCENARIOS,
+    TRAINING_ENGINES,
+    Job,
+    Scalar,
+    Settings,
+)
+from accelmark.measure.machine import mig_instances
 from accelmark.networks import registry
 from accelmark.networks.base import CHOICES, LOOKUPS
 from accelmark.networks.registry import CatalogEntry
 from accelmark.run import suite as suites
-from accelmark.run.suite import BatchRule, Entry
+from accelmark.run.request import parts, ranks
+from accelmark.run.suite import BatchRule, Entry, latency_bound_ms
 from accelmark.system import System
 
 #: Seconds for one ceiling.
 CEILING_S = 5.0
 #: Milliseconds of audio in a chunk, where nobody says.
 CHUNK_MS = 800
-#: What throughput counts where it is not the network's unit.
-UNITS = {"speech-synthesis": "s of audio/s"}
 #: Scenarios in which a batch is one sample unless more are asked for; and those that can look for a batch.
-ONE_AT_A_TIME = ("speech-synthesis",)
-FINDS_BATCHES = ("training",)
+ONE_AT_A_TIME = ("speech-synthesis", "inference")
+FINDS_BATCHES = ("training", "inference")
 #: Scenarios that run on one accelerator.
-ON_ONE = ("speech-synthesis", "time-to-quality")
+ON_ONE = ("speech-synthesis", "time-to-quality", "inference")
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,8 @@ class Wish:
     embedding_rows: int | None = None
     lookups: str | None = None
     chunk_ms: int | None = None
+    streams: int | None = None
+    partitions: int | None = None
     seed: int = 0
 
 
@@ -113,8 +125,8 @@ def _check(wish: Wish, wanted: Sequence[Target]) -> None:
         if name not in known:
             raise unknown("network", name, known)
     for precision in wish.precisions or ():
-        if precision not in PRECISIONS:
-            raise unknown("precision", precision, PRECISIONS)
+        if precision not in INFERENCE_PRECISIONS:
+            raise unknown("precision", precision, INFERENCE_PRECISIONS)
     if wish.scenario is not None and wish.scenario not in SCENARIOS:
         raise unknown("scenario", wish.scenario, SCENARIOS)
     for engine in wish.engines or ():
@@ -151,8 +163,11 @@ def _entry(
         if isinstance(rule, str) and rule != "default":
             if scenario not in FINDS_BATCHES:
                 raise UsageError(f"--batch-size {rule} is not for {scenario}: give a number.")
-            parameters["batch_size_rule"] = rule
+            parameters |= _of_rule(rule, scenario)
         parameters |= _choices(network, wish) | _of_scenario(scenario, wish)
+        partition, instances = _partition(scenario, entry, wish)
+        if instances is not None:
+            parameters["instances"] = instances
         if wish.gradient_accumulation:
             parameters["gradient_accumulation"] = wish.gradient_accumulation
         default = 1 if scenario in ONE_AT_A_TIME else network.sizes[size].batch_size
@@ -165,10 +180,11 @@ def _entry(
             parameters=parameters,
             size=size,
             framework="pytorch",
-            engine=engine,
+            engine=available.native(system.accelerator.kind) if engine == "native" else engine,
             precision=precision,
             batch_size=batch,
             accelerators=count,
+            partition=partition,
             data="synthetic",
             sequence_length=length,
             seed=wish.seed,
@@ -178,7 +194,7 @@ def _entry(
             Planned(
                 job,
                 settings.model_copy(update={"repeats": 1}) if scenario == "time-to-quality" else settings,
-                unit=UNITS.get(scenario, f"{network.unit}/s"),
+                unit=f"{network.counted(scenario)}/s",
                 rule=rule if isinstance(rule, str) and rule != "default" else None,
                 unsupported=cannot_run(job, system, settings.allow_emulated)
                 or too_large(network, job, system),
@@ -206,13 +222,36 @@ def _use(network: CatalogEntry, size: str, entry: Entry, wish: Wish) -> tuple[st
     return task, wish.sequence_length or length
 
 
+def _of_rule(rule: str, scenario: str) -> dict[str, Scalar]:
+    """What a batch that is sought on the machine adds to the parameters."""
+    bound = latency_bound_ms(rule)
+    if bound is None:
+        return {"batch_size_rule": rule}
+    if scenario != "inference":
+        raise UsageError(f"--batch-size {rule!r} is for inference; this is {scenario}.")
+    return {"batch_size_rule": rule, "latency_bound_ms": bound}
+
+
+def _partition(scenario: str, entry: Entry, wish: Wish) -> tuple[str | None, int | None]:
+    """The part of an accelerator that each instance has, and how many instances run."""
+    if wish.partitions is None:
+        return entry.partition, entry.instances
+    if scenario != "inference":
+        raise UsageError(f"--partitions is for inference; this is {scenario}.")
+    return f"1/{wish.partitions}", wish.partitions
+
+
 def _of_scenario(scenario: str, wish: Wish) -> dict[str, Scalar]:
     """What only some scenarios know."""
+    if wish.streams is not None and scenario != "inference":
+        raise UsageError(f"--streams is for inference; this is {scenario}.")
+    if wish.streams is not None and wish.partitions is not None:
+        raise UsageError("--streams and --partitions cannot be given together: each part runs one stream.")
     if scenario == "speech-synthesis":
         return {"vocoder": "waveglow", "chunk_ms": wish.chunk_ms or CHUNK_MS}
     if wish.chunk_ms is not None:
         raise UsageError(f"--chunk-ms is for speech-synthesis; this is {scenario}.")
-    return {}
+    return {"streams": wish.streams} if wish.streams is not None and wish.streams > 1 else {}
 
 
 def _choices(network: CatalogEntry, wish: Wish) -> dict[str, Scalar]:
@@ -233,7 +272,17 @@ def _choices(network: CatalogEntry, wish: Wish) -> dict[str, Scalar]:
 
 def cannot_run(job: Job, system: System, allow_emulated: bool) -> str | None:
     """Why a Job cannot run on this system, or None."""
-    accelerator, precision = system.accelerator, job.precision or "fp32"
+    precision = job.precision or "fp32"
+    why = _too_few(job, system) or engine_cannot(job, system) or no_such_parts(job, system)
+    why = why or absent(precision, system.accelerator)
+    if why is None and not allow_emulated:
+        slow = emulated(precision, system.accelerator, system.cpu)
+        why = f"{slow}; --allow-emulated measures it all the same" if slow else None
+    return why
+
+
+def _too_few(job: Job, system: System) -> str | None:
+    accelerator = system.accelerator
     if job.accelerators > accelerator.count:
         kind = "CPU cores, one for each rank" if accelerator.kind == "cpu" else f"{accelerator.kind} devices"
         return f"needs {job.accelerators} {kind}; {_have(system)}"
@@ -241,13 +290,38 @@ def cannot_run(job: Job, system: System, allow_emulated: bool) -> str | None:
         return f"{job.scenario} runs on one accelerator"
     if job.accelerators > 1 and accelerator.kind == "mps":
         return "several accelerators: PyTorch has no collectives on MPS"
-    missing = absent(precision, accelerator)
-    if missing:
-        return missing
-    slow = emulated(precision, accelerator, system.cpu)
-    if slow and not allow_emulated:
-        return f"{slow}; --allow-emulated measures it all the same"
     return None
+
+
+def engine_cannot(job: Job, system: System) -> str | None:
+    """Why an engine does not do what a Job asks for, or what to install for it."""
+    engine = job.engine or "eager"
+    if job.scenario != "inference" and engine not in TRAINING_ENGINES:
+        return f"{engine} runs inference and nothing else"
+    if job.scenario != "inference" and job.precision not in (None, *PRECISIONS):
+        return f"{job.precision} is for inference; nothing trains in it"
+    integers = available.no_int8(engine, system.accelerator.kind) if job.precision == "int8" else None
+    return integers or available.missing(engine)
+
+
+def no_such_parts(job: Job, system: System) -> str | None:
+    """Why the machine has not the parts that a Job runs in, or None; accelmark makes none."""
+    if job.partition is None:
+        return None
+    accelerator, wanted = system.accelerator, max(parts(job), ranks(job))
+    fraction = job.partition.startswith("1/")
+    if accelerator.kind == "cpu":
+        if fraction and wanted > accelerator.count:
+            return f"needs {wanted} CPU cores, one for each part; {_have(system)}"
+        return None if fraction else f"needs MIG instances of {job.partition}; a CPU has none"
+    instances = mig_instances() if accelerator.kind == "cuda" else []
+    if fraction and not instances:
+        return None  # several processes share the board
+    there = [each for each in instances if fraction or each.profile == job.partition]
+    if len(there) >= ranks(job):
+        return None
+    what = "MIG instances" if fraction else f"MIG instances of {job.partition}"
+    return f"needs {ranks(job)} {what}; there are {len(there)}: make them with nvidia-smi mig"
 
 
 def too_large(network: CatalogEntry, job: Job, system: System) -> str | None:
@@ -256,16 +330,16 @@ def too_large(network: CatalogEntry, job: Job, system: System) -> str | None:
     if needed_gib is None:
         return None
     if accelerator.kind == "cpu":
-        needed_gib *= job.accelerators
-        available = system.memory_gib
+        needed_gib *= ranks(job)
+        available_gib = system.memory_gib
     else:
-        available = accelerator.memory_gib
-    if available is None or needed_gib <= available:
+        available_gib = accelerator.memory_gib
+    if available_gib is None or needed_gib <= available_gib:
         return None
     instead = "fewer --embedding-rows, " if "embedding_rows" in network.choices else ""
     return (
         f"needs at least {needed_gib:.1f} GiB of memory with a batch of {job.batch_size}; "
-        f"there are {available:.1f}: choose {instead}a smaller --batch-size or another size"
+        f"there are {available_gib:.1f}: choose {instead}a smaller --batch-size or another size"
     )
 
 

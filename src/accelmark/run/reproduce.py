@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from accelmark.engines import available
 from accelmark.engines.precision import unsupported
 from accelmark.job import Job, Settings
 from accelmark.measure.machine import describe_host, nvidia_gpus
 from accelmark.networks import registry
 from accelmark.networks.registry import CatalogEntry
 from accelmark.record import Record
-from accelmark.run.plan import Planned, too_large
+from accelmark.run.plan import ONE_AT_A_TIME, Planned, engine_cannot, no_such_parts, too_large
 from accelmark.system import Accelerator, System
 
 #: Scenarios that this build can run.
-SCENARIOS = ("training",)
+SCENARIOS = ("training", "inference")
 
 #: What repeats of a run to a quality target is how fast it trains, on data of the same shapes: without the
 #: data set nothing reaches the target, and none comes with this package.
@@ -53,10 +54,10 @@ class Reproduction:
         return Planned(
             self.job,
             settings,
-            unit=f"{network.unit}/s",
+            unit=f"{network.counted(self.job.scenario)}/s",
             rule=self.rule,
             unsupported="; ".join(self.missing) or None,
-            flops_per_sample=network.flops(self.job),
+            flops_per_sample=network.flops(self.job) if self.job.scenario == "training" else None,
             default_batch=network.sizes[self.job.size].batch_size,
         )
 
@@ -99,17 +100,17 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
         changes.append(Change("scenario", "time to quality", "training, without reaching the quality"))
     if scenario not in SCENARIOS:
         missing.append(f"scenario not in this build yet: {job.scenario}")
-    if job.partition is not None:
-        missing.append(f"needs a partition of {job.partition}; this build makes and uses none yet")
     small = wanted == "tiny" and job.size != "tiny"
     if small:
         changes.append(Change("size", job.size, "tiny"))
     accelerators = _accelerators(job, system, small, changes, missing)
     precision = _precision(job, system, small, changes, missing)
     batch_size, rule = _batch(job, network, wanted, small, changes)
+    partition, instances = _partition(job, system, small, changes, missing)
+    engine = available.native(system.accelerator.kind) if scenario == "inference" else "eager"
     for name, there, ours in (
         ("framework", job.framework, "pytorch"),
-        ("engine", job.engine, "eager"),
+        ("engine", job.engine, engine),
         ("data", job.data, "synthetic"),
     ):
         if there != ours and (there is not None or name == "data"):
@@ -117,15 +118,18 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
     # A training run is under no competition's rules.
     left = ("batch_size_rule", "rules") if scenario != job.scenario else ("batch_size_rule",)
     parameters = {name: value for name, value in job.parameters.items() if name not in left}
+    if instances is not None:
+        parameters["instances"] = instances
     here = job.model_copy(
         update={
             "scenario": scenario,
             "size": wanted,
             "parameters": {**parameters, "batch_size_rule": rule} if rule else parameters,
             "framework": "pytorch",
-            "engine": "eager",
+            "engine": engine,
             "precision": precision,
             "batch_size": batch_size,
+            "partition": partition,
             "accelerators": accelerators,
             "nodes": 1,
             "data": "synthetic",
@@ -133,6 +137,9 @@ def _here(job: Job, system: System, size: str | None) -> Reproduction:
             "network_version": network.version if network else None,
         }
     )
+    if scenario in SCENARIOS:
+        cannot = engine_cannot(here, system)
+        missing += [cannot] if cannot else []
     if network is not None and wanted in network.sizes:
         large = too_large(network, here, system)
         missing += [large] if large else []
@@ -161,18 +168,32 @@ def _accelerators(job: Job, system: System, small: bool, changes: list[Change], 
     return job.accelerators
 
 
+def _partition(
+    job: Job, system: System, small: bool, changes: list[Change], missing: list[str]
+) -> tuple[str | None, int | None]:
+    """The part of an accelerator that each instance has, and how many instances run."""
+    stated = job.parameters.get("instances")
+    instances = int(stated) if stated is not None else None
+    why = no_such_parts(job, system)
+    if why is None:
+        return job.partition, instances
+    if not small:
+        missing.append(why)
+        return job.partition, instances
+    # Small, the Job's way through parts of the machine is what counts, and two show it.
+    few = min(2, system.accelerator.count)
+    changes.append(Change("partition", str(job.partition), f"1/{few}"))
+    if instances is not None and instances > few:
+        changes.append(Change("instances", str(instances), str(few)))
+    return f"1/{few}", min(instances or 1, few)
+
+
 def _precision(
     job: Job, system: System, small: bool, changes: list[Change], missing: list[str]
 ) -> str | None:
     if job.precision is None:
         changes.append(Change("precision", "not stated", "fp32"))
         return "fp32"
-    if job.precision == "int8":
-        if small:
-            changes.append(Change("precision", "int8", "fp32"))
-            return "fp32"
-        missing.append("precision int8: this build has no integer kernels yet")
-        return job.precision
     why = unsupported(job.precision, system.accelerator, system.cpu)
     if why and small:
         changes.append(Change("precision", job.precision, "fp32"))
@@ -190,6 +211,8 @@ def _batch(
     if rule is not None and not small:
         return None, str(rule)
     default = network.sizes[size].batch_size if network and size in network.sizes else None
+    if default is not None and job.scenario in ONE_AT_A_TIME:
+        default = 1
     if job.batch_size is not None and not small:
         return job.batch_size, None
     there = "not stated" if job.batch_size is None else str(job.batch_size)

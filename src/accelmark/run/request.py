@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +28,17 @@ class Request(Model):
     purpose: Literal["measure", "trial"] = "measure"
     command: str | None = None
     network_file: Path | None = None
+
+
+def ranks(job: Job) -> int:
+    """How many processes a Job runs in at the same time: one an accelerator, or one a part."""
+    return job.accelerators * int(job.parameters.get("instances", 1) if job.partition else 1)
+
+
+def parts(job: Job) -> int:
+    """Into how many parts the machine is divided, of which each process has one."""
+    whole = re.fullmatch(r"1/([1-9][0-9]*)", job.partition or "")
+    return int(whole[1]) if whole else ranks(job)
 
 
 class Failure(Model):

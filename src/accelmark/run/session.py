@@ -16,19 +16,36 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from accelmark import conclude
+from accelmark.engines.available import named
 from accelmark.job import Job, Settings
-from accelmark.record import FINISHED, USABLE, CeilingShare, Record, Samples, Scaling, Source, Status, Window
+from accelmark.record import (
+    FINISHED,
+    USABLE,
+    BandwidthShare,
+    CeilingShare,
+    Record,
+    Samples,
+    Scaling,
+    Source,
+    Status,
+    Window,
+)
 from accelmark.run import batch_size, isolate
 from accelmark.run.plan import Planned
 from accelmark.run.probe import Probe
 from accelmark.run.request import Request
+from accelmark.run.suite import latency_bound_ms
 from accelmark.store import Store, read
-from accelmark.system import System
+from accelmark.system import Software, System
 
 #: Seconds that a process takes besides measuring, until the first one has shown it.
 START_GUESS_S = 8.0
 #: How a batch is tried when the fastest is sought: a few seconds, one process.
-SWEEP = {"time_budget_s": 3.0, "target": 0.05, "repeats": 1}
+SWEEP: dict[str, float] = {"time_budget_s": 3.0, "target": 0.05, "repeats": 1}
+
+
+#: A target that no interval reaches, so that a trial uses its whole budget.
+NEVER_SURE = 1e-6
 
 
 class Reporter(Protocol):
@@ -156,8 +173,12 @@ class Session:
         work.parts.append(part)
         record = conclude.combine(work.parts)
         if work.curve.batch_curve:
-            samples = record.samples.model_copy(update={"batch_curve": work.curve.batch_curve})
-            record = record.replace(samples=samples)
+            curve = work.curve.batch_curve
+            record = record.replace(
+                samples=record.samples.model_copy(update={"batch_curve": curve}),
+                metrics=record.metrics.model_copy(update={"knee_batch_size": batch_size.knee(curve)}),
+            )
+            record = in_time(record)
         work.record = record
         self._keep(work, record, work.ended or len(work.parts) == work.planned.settings.processes())
         if part.status is Status.INTERRUPTED:
@@ -166,20 +187,33 @@ class Session:
     def _find_batch(self, work: _Work) -> bool:
         planned = work.planned
         rule, job = planned.rule, planned.job
+        bound_ms = latency_bound_ms(rule) if rule else None
 
         def attempt(size: int) -> Record:
             tried = replace(planned, job=job.model_copy(update={"batch_size": size}))
+            if bound_ms is not None:
+                # Warm-up takes up to half of a budget; the rest has calls enough if each is just in time.
+                seconds = max(SWEEP["time_budget_s"], 2 * batch_size.CALLS_TO_TELL * bound_ms / 1000)
+                calm = {**SWEEP, "time_budget_s": seconds, "target": NEVER_SURE}
+                trial = planned.settings.model_copy(update=calm)
+                return self._process(replace(tried, settings=trial), work.id)
             if rule == "best":
                 short = planned.settings.model_copy(update=SWEEP)
                 return self._process(replace(tried, settings=short), work.id)
             return self._process(tried, work.id, trial=True)
 
         start = planned.default_batch
-        search = batch_size.fastest(attempt, start) if rule == "best" else batch_size.largest(attempt, start)
+        if rule == "best":
+            search = batch_size.fastest(attempt, start)
+        else:
+            search = batch_size.largest(attempt, start, bound_ms=bound_ms)
         work.curve = Samples(batch_curve=search.curve)
         if search.failure is not None or search.batch_size is None:
             status = search.failure.status if search.failure else Status.OUT_OF_MEMORY
             reasons = search.failure.reasons if search.failure else ["not even a batch of 1 fits into memory"]
+            if search.failure is None and bound_ms is not None and search.bound.startswith("the latency"):
+                status = Status.UNSUPPORTED
+                reasons = [f"a batch of 1 takes longer than {bound_ms:g} ms in more than 1 % of its calls"]
             record = self._bare(work, status, f"while the batch size was sought: {'; '.join(reasons)}")
             log = search.failure.log_tail if search.failure else None
             self._keep(work, record.replace(samples=work.curve, log_tail=log), final=True)
@@ -197,7 +231,7 @@ class Session:
             job=planned.job,
             settings=planned.settings,
             system=self.system,
-            software=self.probe.software,
+            software=self._software(planned.job),
             device=self.device,
             purpose="trial" if trial else "measure",
             command=self.command,
@@ -216,11 +250,18 @@ class Session:
             job=work.planned.job,
             settings=work.planned.settings,
             system=self.system,
-            software=self.probe.software,
+            software=self._software(work.planned.job),
         )
 
+    def _software(self, job: Job) -> Software:
+        """What runs the Job: another engine than the framework's own is named with its version."""
+        engine = named(job.engine or "eager")
+        return self.probe.software.model_copy(update={"engine": engine} if engine else {})
+
     def _keep(self, work: _Work, record: Record, final: bool) -> None:
-        metrics = record.metrics.model_copy(update={"flops_per_sample": work.planned.flops_per_sample})
+        counted = work.planned.flops_per_sample
+        # What the catalog did not count a worker may have.
+        metrics = record.metrics.model_copy(update={"flops_per_sample": counted} if counted else {})
         work.record = record.replace(metrics=metrics)
         self.store.write(work.record)
         self.reporter.done(work.record, final)
@@ -248,11 +289,24 @@ class Session:
                 update={
                     "scaling": scaling(work.record, everything),
                     "ceiling": ceiling_share(work.record, everything),
+                    "bandwidth": bandwidth_share(work.record, everything),
                 }
             )
             if metrics != work.record.metrics:
                 work.record = work.record.replace(metrics=metrics)
                 self.store.write(work.record)
+
+
+def in_time(record: Record) -> Record:
+    """A Record of a batch that was sought under a bound: noisy if its calls came later than then."""
+    bound_ms = record.job.parameters.get("latency_bound_ms")
+    if bound_ms is None or record.status not in USABLE:
+        return record
+    late = batch_size.late_share(record, float(bound_ms))
+    if late <= batch_size.LATE:
+        return record
+    reason = f"{late:.1%} of the calls took longer than the {float(bound_ms):g} ms that were asked for"
+    return record.replace(status=Status.NOISY, reasons=[reason, *record.reasons])
 
 
 def _measured_s(record: Record) -> float:
@@ -311,25 +365,47 @@ def ceiling_share(record: Record, others: Sequence[Record]) -> CeilingShare | No
     metrics, job = record.metrics, record.job
     if metrics.flops_per_sample is None or metrics.step_s is None or job.batch_size is None:
         return None
-    found = [
-        other
-        for other in others
-        if other.job.scenario == "ceiling"
-        and other.job.network == "matrix-product"
-        and other.job.precision == job.precision
-        and other.system.name == record.system.name
-        and other.status in USABLE
-        and other.metrics.throughput is not None
-    ]
-    if not found:
+    reference = _ceiling(record, others, "matrix-product", job.precision)
+    if reference is None or reference.metrics.throughput is None:
         return None
-    reference = max(found, key=lambda other: other.when)
-    assert reference.metrics.throughput is not None  # noqa: S101 - filtered above
     samples = job.batch_size * job.accelerators * int(job.parameters.get("gradient_accumulation", 1))
     rate = metrics.flops_per_sample * samples / metrics.step_s
+    if job.scenario == "inference" and metrics.throughput is not None:
+        # Calls of several streams or parts overlap; what they count are samples.
+        rate = metrics.flops_per_sample * metrics.throughput.value
     ceiling = reference.metrics.throughput.value
     if record.system.accelerator.kind != "cpu":
         ceiling *= job.accelerators
     return CeilingShare(
         share=rate / ceiling, flops_per_s=rate, ceiling_flops_per_s=ceiling, reference=reference.id
     )
+
+
+def bandwidth_share(record: Record, others: Sequence[Record]) -> BandwidthShare | None:
+    """The least memory traffic of inference against the measured memory-copy rate of the same system."""
+    metrics, job = record.metrics, record.job
+    if metrics.least_bytes_per_call is None or metrics.throughput is None or job.batch_size is None:
+        return None
+    reference = _ceiling(record, others, "memory-copy", None)
+    if reference is None or reference.metrics.throughput is None:
+        return None
+    rate = metrics.least_bytes_per_call * metrics.throughput.value / job.batch_size
+    ceiling = reference.metrics.throughput.value
+    return BandwidthShare(
+        share=rate / ceiling, bytes_per_s=rate, ceiling_bytes_per_s=ceiling, reference=reference.id
+    )
+
+
+def _ceiling(record: Record, others: Sequence[Record], name: str, precision: str | None) -> Record | None:
+    """The newest usable Record of one of this system's ceilings."""
+    found = [
+        other
+        for other in others
+        if other.job.scenario == "ceiling"
+        and other.job.network == name
+        and other.job.precision == precision
+        and other.system.name == record.system.name
+        and other.status in USABLE
+        and other.metrics.throughput is not None
+    ]
+    return max(found, key=lambda other: other.when, default=None)

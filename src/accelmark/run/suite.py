@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from typing import Annotated, Literal
 
@@ -13,8 +14,13 @@ from accelmark.errors import unknown
 from accelmark.job import Model
 from accelmark.networks import registry
 
-#: A fixed batch per accelerator, the network's default, the largest that fits, or the fastest.
-BatchRule = Annotated[int, Field(ge=1)] | Literal["default", "max", "best"]
+#: A fixed batch per accelerator, the network's default, the largest that fits, the fastest, or the largest
+#: whose 99th percentile of latency is under a bound.
+BatchRule = (
+    Annotated[int, Field(ge=1)]
+    | Literal["default", "max", "best"]
+    | Annotated[str, Field(pattern=r"^under \d+(\.\d+)?ms$")]
+)
 
 
 class Entry(Model):
@@ -27,12 +33,21 @@ class Entry(Model):
     scenario: str = "training"
     size: str = "full"
     precisions: list[str] = ["fp32"]
+    #: `native` is the one that gets most out of the device (`engines.available.native`).
     engines: list[str] = ["eager"]
     batch_sizes: list[BatchRule] = ["default"]
     accelerators: list[int] = [1]
+    partition: str | None = None
+    instances: int | None = None
     #: One of the networks' tasks, and a length in tokens; `None` is the networks' own.
     task: str | None = None
     sequence_length: int | None = None
+
+
+def latency_bound_ms(rule: BatchRule) -> float | None:
+    """The bound of a rule like `under 7ms`, or None for another one."""
+    found = re.fullmatch(r"under (\d+(?:\.\d+)?)ms", rule) if isinstance(rule, str) else None
+    return float(found[1]) if found else None
 
 
 class PublishedRows(Model):
@@ -79,15 +94,19 @@ def load(name: str) -> Suite:
 
 
 def _rows(wanted: PublishedRows) -> list[Entry]:
-    """An entry for each way in which a network of this build was trained, in the order of the page."""
+    """An entry for each way in which a network of this build was measured, in the order of the page."""
     jobs = [record.job for record in published.load(wanted.set)]
     entries = [
         Entry(
             networks=[job.network],
+            scenario=job.scenario if job.scenario == "inference" else "training",
             size=job.size,
             precisions=[job.precision or "fp32"],
+            engines=["native"] if job.scenario == "inference" else ["eager"],
             batch_sizes=[job.batch_size or "default"],
             accelerators=[job.accelerators],
+            partition=job.partition,
+            instances=int(job.parameters["instances"]) if "instances" in job.parameters else None,
             task=str(job.parameters["task"]) if "task" in job.parameters else None,
             sequence_length=job.sequence_length,
         )

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelmark.errors import DivergedError, UnsupportedError
-from accelmark.measure.machine import memory_available_gib, usable_cpus
+from accelmark.measure.machine import memory_available_gib, mig_instances, usable_cpus
 from accelmark.record import Record, Source, Status, Window
 from accelmark.run.ranks import die_with_parent
-from accelmark.run.request import PROGRESS, RECORD, REQUEST, Failure, Request, failure_file
+from accelmark.run.request import PROGRESS, RECORD, REQUEST, Failure, Request, failure_file, parts
 
 if TYPE_CHECKING:
     from accelmark.engines.pytorch import TorchDevice
@@ -37,8 +37,10 @@ def main(folder: Path) -> int:
     request = Request.model_validate_json((folder / REQUEST).read_bytes())
     die_with_parent()
     if request.device == "cpu":
-        _share_cpu(rank, ranks)
+        _share_cpu(rank, parts(request.job))
         _limit_memory(ranks)
+    elif request.job.partition is not None:
+        _see_own_instance(rank)
     # Torch is imported after the limits are set, so that its thread pools are made inside of them.
     from accelmark.engines.pytorch import is_out_of_memory
 
@@ -69,8 +71,10 @@ def _perform(request: Request, folder: Path, rank: int, ranks: int) -> Record:
 
     started = time.perf_counter()
     started_at = datetime.now(UTC)
-    device = TorchDevice(request.device, local_rank())
-    group: Group = TorchGroup(device) if ranks > 1 else Alone()
+    # Parts of one accelerator are told apart by what each process may see, not by a number.
+    in_parts = request.job.partition is not None
+    device = TorchDevice(request.device, 0 if in_parts else local_rank())
+    group: Group = TorchGroup(device, shared=in_parts) if ranks > 1 else Alone()
     with (folder / PROGRESS).open("a", encoding="utf-8") if rank == 0 else open(os.devnull, "a") as progress:
 
         def on_window(window: Window, warm_up: bool) -> None:
@@ -78,7 +82,7 @@ def _perform(request: Request, folder: Path, rank: int, ranks: int) -> Record:
             progress.write(json.dumps(line) + "\n")
             progress.flush()
 
-        outcome = _scenario(request, device, group, on_window)
+        outcome = _scenario(request, device, group, on_window, folder)
     if isinstance(group, TorchGroup):
         group.close()
     return Record(
@@ -96,36 +100,52 @@ def _perform(request: Request, folder: Path, rank: int, ranks: int) -> Record:
         metrics=outcome.metrics,
         samples=outcome.samples,
         conditions=dict(outcome.conditions),
+        execution=outcome.execution,
     )
 
 
-def _scenario(request: Request, device: TorchDevice, group: Group, on_window: OnWindow) -> Outcome:
+def _scenario(
+    request: Request, device: TorchDevice, group: Group, on_window: OnWindow, folder: Path
+) -> Outcome:
     from accelmark.networks import registry
-    from accelmark.scenarios import ceiling, synthesis, time_to_quality, training
+    from accelmark.scenarios import ceiling, inference, synthesis, time_to_quality, training
 
-    job = request.job
+    job, settings = request.job, request.settings
     if job.scenario == "ceiling":
-        return ceiling.run(job, request.settings, device, group, on_window)
+        return ceiling.run(job, settings, device, group, on_window)
     if request.network_file:
         network = registry.load_file(request.network_file, job.network)
     else:
         network = registry.load(job.network)
-    match job.scenario:
-        case "speech-synthesis":
-            return synthesis.run(network, job, request.settings, device, group, on_window)
-        case "time-to-quality":
-            return time_to_quality.run(network, job, request.settings, device)
-        case "training" if request.purpose == "trial":
-            return training.trial(network, job, device, group)
-        case "training":
-            return training.run(network, job, request.settings, device, group, on_window)
-    raise UnsupportedError(f"the scenario {job.scenario} is not in this build")
+    match job.scenario, request.purpose:
+        case "training", "trial":
+            outcome = training.trial(network, job, device, group)
+        case "training", _:
+            outcome = training.run(network, job, settings, device, group, on_window)
+        case "inference", "trial":
+            outcome = inference.trial(network, job, device, group, folder)
+        case "inference", _:
+            outcome = inference.run(network, job, settings, device, group, on_window, folder)
+        case "speech-synthesis", _:
+            outcome = synthesis.run(network, job, settings, device, group, on_window)
+        case "time-to-quality", _:
+            outcome = time_to_quality.run(network, job, settings, device)
+        case _:
+            raise UnsupportedError(f"the scenario {job.scenario} is not in this build")
+    return outcome
 
 
 def _write(path: Path, text: str) -> None:
     temporary = path.with_suffix(".part")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
+
+
+def _see_own_instance(rank: int) -> None:
+    """On a board that is divided into MIG instances each process sees one of them; else all see the board."""
+    instances = mig_instances()
+    if instances:
+        os.environ["CUDA_VISIBLE_DEVICES"] = instances[rank].uuid
 
 
 def _share_cpu(rank: int, ranks: int) -> None:

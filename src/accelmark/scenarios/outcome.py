@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from accelmark.job import Scalar
-from accelmark.record import Metrics, Samples, Status, Window
+from accelmark.record import Execution, Metrics, Samples, Status, Window
 
 #: Called with each window as it ends, and whether it was warm-up.
 OnWindow = Callable[[Window, bool], None]
@@ -22,3 +22,4 @@ class Outcome(NamedTuple):
     samples: Samples
     #: What the process decided itself and a reader has to know, such as the size of a ceiling's matrices.
     conditions: Mapping[str, Scalar] = MappingProxyType({})
+    execution: Execution | None = None

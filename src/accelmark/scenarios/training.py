@@ -10,15 +10,24 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
 
-from accelmark.engines.pytorch import TorchDevice, autocast, compile_module, set_precision
+from accelmark.engines.pytorch import (
+    TorchDevice,
+    autocast,
+    compile_module,
+    set_precision,
+    start_momentum,
+)
+from accelmark.engines.tree import placed
 from accelmark.errors import DivergedError, UnsupportedError
 from accelmark.job import Job, Settings
 from accelmark.measure.clock import MONOTONIC
 from accelmark.measure.loop import Group, measure
 from accelmark.measure.memory import HostMemory
 from accelmark.networks.base import CHOICES, Network
+from accelmark.networks.sharding import divided
 from accelmark.record import Metrics, Samples, Status, Window
 from accelmark.scenarios.outcome import OnWindow, Outcome
 from accelmark.scenarios.watch import Watch, memory
@@ -93,6 +102,8 @@ def _mean_over_ranks(group: Group, value: float) -> float:
 class TrainingStep:
     """One optimiser step of a network, data parallel over the ranks if there are several.
 
+    Tables that a network divides over the ranks are the exception: each rank holds and trains its share.
+
     Calling it submits the work and returns the units that it processes, counted from shapes: no step waits
     for the device. Batches lie on the device already; feeding them is measured elsewhere.
     """
@@ -115,13 +126,24 @@ class TrainingStep:
 
         set_precision(self.precision)
         torch.manual_seed(job.seed)
-        module = network.build(config).train()
+        module = network.build_share(config, rank, ranks) if ranks > 1 else network.build(config)
+        module.train()
+        tables = divided(module)
+        if tables and network.clip_gradient_norm is not None:
+            raise UnsupportedError(f"{network.name} clips gradients that several accelerators hold")
+        #: Of the whole network, wherever they are.
         self.parameters = sum(parameter.numel() for parameter in module.parameters())
+        self.parameters += sum(table.elsewhere for table in tables.values())
         memory_format = torch.channels_last if network.channels_last else torch.preserve_format
         module = module.to(device=device.torch_device, memory_format=memory_format)
         self.optimizer = network.optimizer(module, config)
+        if self.precision == "fp16":
+            start_momentum(self.optimizer)
         self.ddp: DistributedDataParallel | None = None
         if ranks > 1:
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(
+                module, [f"{name}.weight" for name in tables]
+            )
             module = self.ddp = DistributedDataParallel(
                 module,
                 device_ids=[device.torch_device] if self.device_type == "cuda" else None,
@@ -131,7 +153,9 @@ class TrainingStep:
         # Compiled outside of DDP, so that the compiler splits its graph at DDP's buckets and gradients still
         # travel while the backward pass runs.
         self.module: nn.Module = compile_module(module, job.engine or "eager")
-        self.scaler = torch.amp.GradScaler(self.device_type, enabled=self.precision == "fp16")
+        # What overflows in one rank's share must make all ranks leave the step out.
+        scaler = ShardedGradScaler if tables else torch.amp.GradScaler
+        self.scaler = scaler(self.device_type, enabled=self.precision == "fp16")
 
         # Every rank trains on its own data and all ranks start from the same weights.
         generator = torch.Generator().manual_seed(job.seed * 1000 + rank)
@@ -140,7 +164,7 @@ class TrainingStep:
         padded = sum(network.padded_units(batch) for batch in batches)
         #: How many of the units computed are padding; `None` where the network pads nothing.
         self.padding_share = 1 - sum(self.units) / padded if padded > sum(self.units) else None
-        self.batches = [_to(batch, device.torch_device, memory_format) for batch in batches]
+        self.batches = [placed(batch, device.torch_device, memory_format) for batch in batches]
         self.micro_steps = 0
         self.steps = 0
         self.state: Any = None
@@ -203,16 +227,3 @@ class TrainingStep:
                 f"{now:.4g} after {self.steps}"
             )
         return first, now, None
-
-
-def _to(tree: Any, device: torch.device, memory_format: torch.memory_format) -> Any:
-    """A batch on the device; images (4-D floats) in the module's memory layout."""
-    if isinstance(tree, torch.Tensor):
-        if tree.dim() == 4 and tree.is_floating_point():
-            return tree.to(device=device, memory_format=memory_format)
-        return tree.to(device)
-    if isinstance(tree, dict):
-        return {key: _to(value, device, memory_format) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return type(tree)(_to(value, device, memory_format) for value in tree)
-    return tree

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from accelmark import conclude
@@ -16,7 +17,7 @@ from accelmark.measure.loop import Group, Measurement
 from accelmark.measure.memory import HostMemory
 from accelmark.measure.others import OtherProcesses
 from accelmark.measure.telemetry import Telemetry, since, throttled
-from accelmark.record import Metrics, Quantity, Samples, Window
+from accelmark.record import Metrics, Quantity, Samples, Span, Window
 from accelmark.scenarios.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -26,14 +27,16 @@ if TYPE_CHECKING:
 class Watch:
     """Everything that is watched while one measurement runs, from `with` to its end.
 
+    The ranks have a board each, or one together if it is `shared`.
+
     Made before whatever is measured, so that idle power is idle; `start` belongs to the first measured window
     and `stop` after the last one. Every rank makes one, and all ranks stop together.
     """
 
-    def __init__(self, device: TorchDevice, group: Group) -> None:
+    def __init__(self, device: TorchDevice, group: Group, shared: bool = False) -> None:
         self.device, self.group = device, group
         index = nvml_index(device)
-        self.meter = EnergyOfWindows(index, device, group)
+        self.meter = EnergyOfWindows(index, device, group, shared)
         self.others = OtherProcesses()
         self._origin = MONOTONIC()
         self.host = HostMemory()
@@ -42,6 +45,7 @@ class Watch:
         self._joules: float | None = None
         self._joules_s: float | None = None
         self.other_share = 0.0
+        self._begin = self._end = datetime.now(UTC)
 
     def __enter__(self) -> Watch:
         self.device.reset_peak_memory()
@@ -56,9 +60,11 @@ class Watch:
         """The first measured window begins."""
         self.meter.start()
         self.others.start()
+        self._begin = datetime.now(UTC)
 
     def stop(self) -> None:
         """The last measured window has ended."""
+        self._end = datetime.now(UTC)
         self._joules, self._joules_s = self.meter.stop()
         self.other_share = other_share(self.others, self.group)
 
@@ -116,6 +122,7 @@ class Watch:
             windows=windows,
             warm_up=measurement.warm_up,
             step_ms=measurement.step_ms,
+            spans=[Span(begin=self._begin, end=self._end)],
             telemetry=sensors,
         )
         return Outcome(status, [*said, *reasons], metrics, samples, conditions or {})
@@ -124,8 +131,10 @@ class Watch:
 class EnergyOfWindows:
     """Energy over the measured windows, of this rank's board and summed over ranks; idle power before."""
 
-    def __init__(self, index: int | None, device: TorchDevice, group: Group) -> None:
+    def __init__(self, index: int | None, device: TorchDevice, group: Group, shared: bool = False) -> None:
         self.group = group
+        #: Whether rank 0 counts for all: the CPU packages, or one board that all ranks run on.
+        self.shared = shared or device.kind == "cpu"
         self.name: str | None = None
         #: What the energy is of.
         self.basis: Literal["board", "package"] | None = None
@@ -134,8 +143,8 @@ class EnergyOfWindows:
         self._meter: energy.EnergyMeter | None = None
         self._joules = self._start = 0.0
         found: energy.EnergyMeter | str
-        if device.kind == "cpu" and group.rank > 0:
-            return  # the CPU packages are counted once, by rank 0
+        if self.shared and group.rank > 0:
+            return
         if device.kind == "cpu" or index is not None:
             found = energy.find([] if index is None else [index])
         else:
@@ -163,7 +172,7 @@ class EnergyOfWindows:
                 self.not_measured["energy_j"] = str(error)
             self._meter.close()
         readings = self.group.exchange((joules, seconds, self.idle_w or math.nan))
-        if self.basis == "package":
+        if self.shared:
             readings = readings[:1]
         total = math.fsum(reading[0] for reading in readings)
         idle = math.fsum(reading[2] for reading in readings)

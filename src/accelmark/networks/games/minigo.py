@@ -133,7 +133,7 @@ class Minigo(Network):
     quality = QualityTarget("win rate against checkpoint, %", 50.0)
     paper = "https://doi.org/10.1038/nature24270"
     reference = "https://github.com/mlcommons/training/tree/master/retired_benchmarks/minigo"
-    scenarios = ("training", "time-to-quality")
+    scenarios = ("training", "inference", "time-to-quality")
     channels_last = True
     sizes = {
         "full": MinigoConfig(

@@ -176,6 +176,7 @@ class GNMTV2(Network):
     domain = "language"
     task = "translation"
     unit = "tokens"
+    inference_unit = "sentences"
     dataset = "WMT16 English-German"
     quality = QualityTarget("BLEU", 24.3)
     paper = "https://arxiv.org/abs/1609.08144"

@@ -273,6 +273,7 @@ class TransformerBig(Network):
     domain = "language"
     task = "translation"
     unit = "words"
+    inference_unit = "sentences"
     dataset = "WMT14 English-German"
     quality = QualityTarget("BLEU", 28.2)
     paper = "https://arxiv.org/abs/1706.03762"

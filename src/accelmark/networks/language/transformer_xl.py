@@ -408,6 +408,7 @@ class TransformerXLNetwork(Network):
     domain = "language"
     task = "language modelling"
     unit = "tokens"
+    inference_unit = "sequences"
     dataset = "WikiText-103"
     paper = "https://arxiv.org/abs/1901.02860"
     reference = (

@@ -7,10 +7,11 @@ them, 96 GB, and 2,368,897 in the layers; nobody published the sum of 24,036,595
 are MLPerf's, whose global batch is 55,296; one accelerator has 65,536 here as in NVIDIA's PyTorch recipe.
 
 All tables are one, each behind the ones before, so that a step looks up once, and its gradient holds only
-rows that were looked up. `--embedding-rows` ends every table at so many rows, for machines with less memory;
-a row's number is then taken modulo. Rows are looked up by Zipf's law with an exponent of 1.05: the commonest
-of 40 million has 2.8 % of all look-ups, the first hundredth 80 %, which is an assumption of the size that
-studies of the data report; or evenly, with `--lookups uniform`.
+rows that were looked up. Several accelerators hold some columns of it each, so that 96 GB are 12 GB on each
+of eight; the layers are on all of them. `--embedding-rows` ends every table at so many rows, for machines
+with less memory; a row's number is then taken modulo. Rows are looked up by Zipf's law with an exponent of
+1.05: the commonest of 40 million has 2.8 % of all look-ups, the first hundredth 80 %, which is an assumption
+of the size that studies of the data report; or evenly, with `--lookups uniform`.
 
 An inference query of MLPerf is a user with 100 to 700 pairs, 270 in the mean; `pairs_per_query` draws them.
 """
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from accelmark.networks.base import Config, Network, QualityTarget
 from accelmark.networks.recommendation.popularity import SKEWED, Curve, lookups
 from accelmark.networks.registry import register
+from accelmark.networks.sharding import DividedEmbedding
 
 #: Categories of Criteo's 26 features, ended at 40 million (MLPerf inference, recommendation/dlrm).
 ROWS = (
@@ -77,13 +79,49 @@ def layers(widths: Sequence[int]) -> nn.ModuleList:
     return made
 
 
-class DLRM(nn.Module):
-    """Numbers [samples, 13] and rows of the tables [samples, 26] to scores [samples]."""
+#: Rows of which values are drawn at a time.
+DRAWN_ROWS = 16_384
 
-    def __init__(self, config: DLRMConfig) -> None:
+
+def draw(weight: Tensor, tables: Sequence[int], columns: range) -> None:
+    """Values of some columns of the tables: between plus and minus the root of one over a table's rows.
+
+    Each column comes from a generator of its own, so that who holds some of the columns draws only those, and
+    the same values as who holds all.
+    """
+    seed = int(torch.randint(2**48, (), device="cpu"))
+    if weight.is_meta:
+        return
+    generators = [torch.Generator().manual_seed(seed + column) for column in columns]
+    start = 0
+    for rows in tables:
+        bound = rows**-0.5
+        for part in weight.detach()[start : start + rows].split(DRAWN_ROWS):
+            values = torch.empty(len(columns), len(part))
+            for column, generator in zip(values, generators, strict=True):
+                column.uniform_(-bound, bound, generator=generator)
+            part.copy_(values.t())
+        start += rows
+
+
+class DLRM(nn.Module):
+    """Numbers [samples, 13] and rows of the tables [samples, 26] to scores [samples].
+
+    One of several ranks holds its columns of the tables only.
+    """
+
+    def __init__(self, config: DLRMConfig, rank: int = 0, ranks: int = 1) -> None:
         super().__init__()
         tables = config.table_rows
-        self.vectors = nn.Embedding(sum(tables), config.width, sparse=True)
+        if ranks > 1:
+            self.vectors = DividedEmbedding(sum(tables), config.width, rank, ranks)
+            columns = self.vectors.columns
+        else:
+            # Made of what is there, which draws nothing.
+            values = torch.empty(sum(tables), config.width)
+            self.vectors = nn.Embedding.from_pretrained(values, freeze=False, sparse=True)
+            columns = range(config.width)
+        draw(self.vectors.weight, tables, columns)
         features = len(tables) + 1
         self.bottom = layers([NUMBERS, *config.bottom, config.width])
         self.top = layers([config.width + features * (features - 1) // 2, *config.top, 1])
@@ -91,9 +129,6 @@ class DLRM(nn.Module):
         starts = torch.tensor([0, *itertools.accumulate(tables)][:-1])
         self.register_buffer("starts", starts, persistent=False)
         self.register_buffer("pairs", pairs[0] * features + pairs[1], persistent=False)
-        # Between plus and minus the root of one over the rows.
-        for weight, rows in zip(self.vectors.weight.detach().split(tables), tables, strict=True):
-            nn.init.uniform_(weight, -(rows**-0.5), rows**-0.5)
 
     def forward(self, numbers: Tensor, rows: Tensor) -> Tensor:
         x = numbers
@@ -154,6 +189,9 @@ class DLRMNetwork(Network):
 
     def build(self, config: DLRMConfig) -> DLRM:
         return DLRM(config)
+
+    def build_share(self, config: DLRMConfig, rank: int, ranks: int) -> DLRM:
+        return DLRM(config, rank, ranks)
 
     def batch(self, config: DLRMConfig, batch_size: int, generator: torch.Generator) -> dict[str, Tensor]:
         # By the data's own categories, of which a table that ends earlier has several in one row.

@@ -197,11 +197,12 @@ class FastPitchNetwork(Network):
     domain = "speech"
     task = "spectrograms from text"
     unit = "mel frames"
+    inference_unit = "texts"
     dataset = "LJSpeech 1.1"
     quality = QualityTarget("training loss", 0.18)
     paper = "https://arxiv.org/abs/2006.06873"
     reference = "https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/SpeechSynthesis/FastPitch"
-    scenarios = ("training", "speech-synthesis")
+    scenarios = ("training", "inference", "speech-synthesis")
     clip_gradient_norm = 1000.0
     sizes = {
         "full": FastPitchConfig(

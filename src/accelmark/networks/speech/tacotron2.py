@@ -250,11 +250,12 @@ class Tacotron2Network(Network):
     domain = "speech"
     task = "spectrograms from text"
     unit = "mel frames"
+    inference_unit = "texts"
     dataset = "LJSpeech 1.1"
     quality = QualityTarget("training loss", 0.57)
     paper = "https://arxiv.org/abs/1712.05884"
     reference = "https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/SpeechSynthesis/Tacotron2"
-    scenarios = ("training", "speech-synthesis")
+    scenarios = ("training", "inference", "speech-synthesis")
     clip_gradient_norm = 1.0
     sizes = {
         "full": Tacotron2Config(

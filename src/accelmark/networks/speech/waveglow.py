@@ -195,6 +195,7 @@ class WaveGlowNetwork(Network):
     domain = "speech"
     task = "audio from spectrograms"
     unit = "samples"
+    inference_unit = "clips"
     dataset = "LJSpeech 1.1"
     quality = QualityTarget("training loss", -5.85)
     paper = "https://arxiv.org/abs/1811.00002"
