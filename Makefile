@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RESULTS ?= results
 SITE ?= site
 
-.PHONY: install bench test check schema catalog bench-overhead bench-importers bench-report bench-peers gpu-check clean
+.PHONY: install bench test check schema catalog bench-overhead bench-importers bench-report bench-engines bench-peers gpu-check clean
 
 install: $(VENV)/installed
 
@@ -49,6 +49,9 @@ bench-importers: install
 
 bench-report: install
 	$(BIN)/python bench/report.py
+
+bench-engines: install
+	$(BIN)/python bench/engines.py
 
 # With EXAMPLES=DIR, a clone of NVIDIA/DeepLearningExamples, beside these too.
 bench-peers: install

@@ -20,5 +20,7 @@ accelmark run lambda --size tiny --time-budget 5s --out "$out/records" || status
 accelmark run resnet50-v1.5 --precision fp32,tf32,fp16,bf16 --batch-size max --time-budget 10s --out "$out/records" || status=$?
 accelmark run resnet50-v1.5 --precision fp16 --engine compile --batch-size 64 --time-budget 10s --out "$out/records" || status=$?
 accelmark run vision language --size tiny --precision fp32,tf32,fp16,bf16 --time-budget 3s --out "$out/records" || status=$?
+accelmark run inference --size tiny --engine eager,compile,onnxruntime,tensorrt --precision fp32,tf32,fp16,int8 --time-budget 3s --out "$out/records" || status=$?
+accelmark run resnet50-v1.5 --scenario inference --partitions 2 --time-budget 10s --out "$out/records" || status=$?
 accelmark show "$out/records"
 exit "$status"

@@ -4,7 +4,7 @@ Nothing of them is copied here. NCF's optimiser is apex's Adam on a GPU, torch's
 runs with one table for all features and without its CUDA extension: its own products of pairs in PyTorch take
 the place of the fused ones, and torch's SGD that of apex's. Its MLP's first layer has one column more, which
 is filled up with zeros. The authors' DLRM is MLPerf's reference and runs as it is; its writer for TensorBoard
-is stood in for.
+and MLPerf's logging, which do nothing here, are stood in for.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def nvidia_dlrm(examples: Path, config: Any) -> Peer:
 def authors_dlrm(examples: Path, config: Any) -> Peer:
     """dlrm_s_pytorch.py, as MLPerf calls it."""
     stand_in("torch.utils.tensorboard", SummaryWriter=None)
+    stand_in("mlperf_logging.mllog", constants=None, get_mllogger=lambda: None)
     products = config.width + (len(config.rows) + 1) * len(config.rows) // 2
     module = load(examples, "dlrm_s_pytorch").DLRM_Net(
         config.width,
