@@ -70,8 +70,9 @@ def own_call(answering: Answering) -> Callable[[Any], Any]:
 
 def benchmark_app(model: Path, answering: Answering, seconds: float, threads: int) -> float:
     """Samples per second of OpenVINO's own tool."""
-    words = ["-m", str(model), "-d", "CPU", "-api", "sync", "-nstreams", "1", "-nthreads", str(threads)]
-    words += ["-t", str(max(1, round(seconds))), "-infer_precision", "f32"]
+    words = ["-m", str(model), "-d", "CPU", "-api", "sync", "-hint", "none"]
+    words += ["-nstreams", "1", "-nthreads", str(threads), "-t", str(max(1, round(seconds)))]
+    words += ["-infer_precision", "f32"]
     tool = Path(sys.executable).with_name("benchmark_app")
     result = subprocess.run([tool, *words], capture_output=True, text=True, check=True)
     found = re.search(r"Throughput:\s*([0-9.]+)\s*FPS", result.stdout)
