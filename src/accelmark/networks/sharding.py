@@ -28,8 +28,8 @@ class DividedEmbedding(nn.Module):  # type: ignore[misc]
     known before (rows would be looked up as skewed as the data is), and each value travels once. Every rank
     must look up equally many rows at the same time. In mixed precision values travel in half precision.
 
-    A rank's weight gets the gradient that DDP would give it: the mean over the ranks of their losses'.
-    Values come in uninitialised.
+    A rank's weight gets the gradient that DDP would give it: the mean of what all ranks' losses give. Whoever
+    makes it gives it its first values.
     """
 
     def __init__(self, rows: int, width: int, rank: int, ranks: int) -> None:
@@ -50,7 +50,7 @@ class DividedEmbedding(nn.Module):  # type: ignore[misc]
         """The vectors of this rank's rows, of any shape, with all their columns."""
         ranks, device = len(self.widths), rows.device.type
         everyone = rows.new_empty(ranks * rows.numel())
-        dist.all_gather_into_tensor(everyone, rows.flatten())
+        dist.all_gather(list(everyone.chunk(ranks)), rows.flatten())
         vectors = F.embedding(everyone, self.weight, sparse=True)
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else vectors.dtype
         sent = [rows.numel() * len(self.columns)] * ranks
