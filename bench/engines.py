@@ -11,7 +11,6 @@ samples/s of both sides, the median ratio (accelmark / other), its least and lar
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import statistics
 import subprocess
@@ -140,7 +139,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each side in each pair")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    torch.set_num_threads(options.threads)
     print("| network | batch | engine | precision | accelmark | other, samples/s | ratio | from, to |")
     print("|---|---|---|---|---|---|---|---|")
     for name in options.networks:

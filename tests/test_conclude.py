@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from accelmark import conclude
-from accelmark.record import Metrics, Samples, Status
-from accelmark.run.session import ceiling_share, scaling
+from accelmark.record import Calls, Metrics, Part, Record, Samples, Status, Throughput
+from accelmark.run.session import bandwidth_share, ceiling_share, scaling
 from tests.records import record, windows
 
 
@@ -78,6 +78,13 @@ def test_a_failed_process_gives_its_status_and_what_was_measured_stays() -> None
     assert combined.metrics.throughput.value == pytest.approx(100)
 
 
+def test_what_holds_of_one_process_only_is_not_said_of_several() -> None:
+    reasons = ["the step time rose by 5.0% while measuring", f"{conclude.ONE_PROCESS} said of it alone"]
+    rising = record(status=Status.NOT_STATIONARY, reasons=reasons)
+    assert conclude.combine([part(100.0), rising]).reasons == [f"process 2 of 2: {reasons[0]}"]
+    assert conclude.combine([rising]).reasons == reasons
+
+
 def test_others_on_the_cpu_make_a_result_noisy() -> None:
     assert conclude.combine([part(100.0, other_cpu_share=0.4)] * 3).status is Status.NOISY
     assert conclude.combine([part(100.0, other_cpu_share=0.02)] * 3).status is Status.OK
@@ -133,6 +140,57 @@ def test_share_of_the_ceiling() -> None:
     assert found.share == pytest.approx(0.4)
     assert found.flops_per_s == pytest.approx(1.6e11)
     assert ceiling_share(measured, []) is None
+
+
+def test_shares_of_the_ceilings_of_inference() -> None:
+    # Two streams of batches of 8: 400 images/s, whatever a single call takes. A GFLOP an image are 400
+    # GFLOP/s; 16 MB a call are 2 MB an image, 800 MB/s.
+    measured = part(400.0, flops_per_sample=1e9, step_s=0.04, least_bytes_per_call=16e6)
+    job = measured.job.model_copy(update={"scenario": "inference", "parameters": {"streams": 2}})
+    measured = measured.replace(job=job)
+
+    def ceiling(network: str, rate: float, unit: str, precision: str | None) -> Record:
+        changes = {"network": network, "scenario": "ceiling", "batch_size": None, "precision": precision}
+        return record(network).replace(
+            job=job.model_copy(update=changes),
+            metrics=Metrics(throughput=conclude.throughput(windows(rate), unit)),
+        )
+
+    others = [
+        ceiling("matrix-product", 8e11, "FLOP/s", "fp32"),
+        ceiling("memory-copy", 4e9, "B/s", None),
+    ]
+    arithmetic, traffic = ceiling_share(measured, others), bandwidth_share(measured, others)
+    assert arithmetic is not None
+    assert arithmetic.share == pytest.approx(0.5)
+    assert traffic is not None
+    assert traffic.share == pytest.approx(0.2)
+    assert traffic.bytes_per_s == pytest.approx(8e8)
+    assert bandwidth_share(measured, others[:1]) is None
+
+
+def test_parts_of_several_processes_are_their_means_and_all_their_calls() -> None:
+    def process(rate: float, ms: float) -> Record:
+        one = Part(
+            name="part 1 of 1",
+            throughput=Throughput(value=rate, unit="images/s"),
+            alone=Throughput(value=2 * rate, unit="images/s"),
+            latency_ms=conclude.latency([ms] * 10),
+            power_w=rate,
+        )
+        measured = part(rate, parts=[one])
+        calls = Calls(process=[0] * 10, stream=[0] * 10, ms=[ms] * 10)
+        return measured.replace(samples=measured.samples.model_copy(update={"calls": calls}))
+
+    together = conclude.combine([process(100, 4), process(300, 8)])
+    (only,) = together.metrics.parts
+    assert (only.throughput.value, only.alone.value, only.power_w) == (200, 400, 200)
+    assert only.latency_ms is not None
+    assert (only.latency_ms.n, only.latency_ms.mean) == (20, 6)
+    assert together.metrics.latency_ms is not None
+    assert together.metrics.latency_ms.mean == 6
+    assert together.samples.calls is not None
+    assert together.samples.calls.process == [0] * 10 + [1] * 10
 
 
 def test_what_else_ran_makes_a_result_noisy_and_is_said_first() -> None:

@@ -23,6 +23,8 @@ from accelmark.record import (
 STEADY = 0.01
 #: Share of the CPU time taken by other processes above which a result is not what this machine can do.
 DISTURBED = 0.1
+#: How a reason begins that no longer holds when the Records of several processes are combined.
+ONE_PROCESS = "one process:"
 #: What to do about most of what can be wrong with an interval.
 LONGER = "give a longer --time-budget, or look for what disturbs with accelmark doctor"
 
@@ -63,6 +65,11 @@ def latency(milliseconds: Sequence[float]) -> Latency | None:
     )
 
 
+def latency_of(calls: Calls, stream: int) -> Latency | None:
+    """What the calls of one stream, or of one part of a machine, say of latency."""
+    return latency([ms for its, ms in zip(calls.stream, calls.ms, strict=True) if its == stream])
+
+
 def stationarity(warm_up: Sequence[Window], windows: Sequence[Window], settled: bool) -> str | None:
     """Why one process's windows are not stationary, or None.
 
@@ -100,7 +107,7 @@ def spread(metric: Throughput, target: float, other_share: float | None = None) 
     if half > target:
         reasons.append(f"the 95 % interval is ±{half:.2%}, wanted was ±{target:.2%}; {LONGER}")
     if metric.processes == 1:
-        reasons.append("one process: differences between processes are not in the interval")
+        reasons.append(f"{ONE_PROCESS} differences between processes are not in the interval")
     return (Status.NOISY if disturbed or half > target else Status.OK), reasons
 
 
@@ -148,6 +155,7 @@ def combine(records: Sequence[Record]) -> Record:
             for i, record in enumerate(records)
             if record.status == status
             for reason in record.reasons
+            if len(records) == 1 or not reason.startswith(ONE_PROCESS)
         ]
     elif metrics.throughput is not None and first.settings is not None:
         status, reasons = spread(metrics.throughput, first.settings.target, metrics.other_cpu_share)
@@ -166,7 +174,7 @@ def combine(records: Sequence[Record]) -> Record:
 
 
 def _about_spread(reason: str) -> bool:
-    return reason.startswith(("the 95 % interval", "one process:", "too few windows", "other processes took"))
+    return reason.startswith(("the 95 % interval", ONE_PROCESS, "too few windows", "other processes took"))
 
 
 def _of(window: Window, process: int) -> Window:
@@ -199,7 +207,7 @@ def _combine_metrics(parts: Sequence[Metrics], samples: Samples) -> Metrics:
             "throughput": total,
             "latency_ms": latency(samples.calls.ms) if samples.calls else last.latency_ms,
             "load_s": _over(parts, "load_s", _mean),
-            "parts": _parts(parts),
+            "parts": _parts(parts, samples.calls),
             "energy_j": energy,
             "power_w": energy / seconds if energy and seconds else None,
             "idle_power_w": _over(parts, "idle_power_w", _mean),
@@ -221,8 +229,8 @@ def _combine_metrics(parts: Sequence[Metrics], samples: Samples) -> Metrics:
     )
 
 
-def _parts(processes: Sequence[Metrics]) -> list[Part]:
-    """Each part of a machine in parts, as the mean of its processes."""
+def _parts(processes: Sequence[Metrics], calls: Calls | None) -> list[Part]:
+    """Each part of a machine in parts, as the mean of its processes; its latency is of all their calls."""
     first = processes[0].parts
     if len(processes) == 1 or any(len(process.parts) != len(first) for process in processes):
         return first
@@ -236,12 +244,16 @@ def _parts(processes: Sequence[Metrics]) -> list[Part]:
                 )
                 for name in ("throughput", "alone")
             }
+            | {
+                "latency_ms": latency_of(calls, i) if calls else part.latency_ms,
+                "power_w": _over([process.parts[i] for process in processes], "power_w", _mean),
+            }
         )
         for i, part in enumerate(first)
     ]
 
 
-def _over(parts: Sequence[Metrics], name: str, how: Callable[[list[float]], float]) -> float | None:
+def _over(parts: Sequence[Metrics | Part], name: str, how: Callable[[list[float]], float]) -> float | None:
     values = [getattr(part, name) for part in parts if getattr(part, name) is not None]
     return how(values) if values else None
 

@@ -201,8 +201,7 @@ BEYOND = 5
 def nearest_rank(ordered: Sequence[float], percent: float) -> float | None:
     """The nearest-rank percentile of ordered values, or `None` where fewer than `BEYOND` lie beyond it.
 
-    The smallest value that `percent` of the values do not exceed;
-    it is always a value that was measured.
+    The smallest value that `percent` of the values do not exceed: always one that was measured.
     """
     n = len(ordered)
     # In thousandths of a percent, because 99.9 is no binary fraction.

@@ -374,3 +374,12 @@ def test_software_versions_are_those_installed() -> None:
     assert software.libraries["numpy"] == importlib.metadata.version("numpy")
     assert "no such distribution" not in software.libraries
     assert machine.installed_version("no-such-distribution") is None
+
+
+def test_mig_instances_are_those_of_the_boards_that_answer() -> None:
+    found = machine.mig_instances(nvml=FakeNvml())
+    assert [(each.profile, each.uuid) for each in found] == [("1g.10gb", "GPU-mig0"), ("1g.10gb", "GPU-mig1")]
+    assert machine.mig_instances("1g.10gb", FakeNvml()) == found
+    assert machine.mig_instances("3g.40gb", FakeNvml()) == []
+    assert machine.mig_instances(nvml=FakeNvml(lost=(0,))) == []
+    assert machine.mig_instances(nvml=FakeNvml(init_error=pynvml.NVML_ERROR_DRIVER_NOT_LOADED)) == []

@@ -117,7 +117,8 @@ def test_training_has_no_streams_parts_or_bounds(accelmark: Run, option: str, va
 def test_a_meters_log(accelmark: Run, tmp_path: Path) -> None:
     log, out = tmp_path / "meter.csv", tmp_path / "r"
     start = datetime.now()
-    lines = [f"{(start + timedelta(seconds=i)).isoformat()},{150}" for i in range(120)]
+    # Ten samples a second, because so short a measurement may lie between two of one a second.
+    lines = [f"{(start + timedelta(seconds=i / 10)).isoformat()},{150}" for i in range(3000)]
     log.write_text("\n".join(["time,watts", *lines]))
     result = accelmark(*ASKED, "--power-log", str(log), "--out", str(out))
     assert result.returncode == 0, result.stderr

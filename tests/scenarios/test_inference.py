@@ -6,16 +6,22 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 
 from accelmark import conclude
+from accelmark.engines.inference import Load, Prepared
+from accelmark.engines.pytorch import TorchDevice
+from accelmark.job import Job
 from accelmark.measure.clock import MONOTONIC
 from accelmark.measure.loop import Alone, measure
-from accelmark.record import Calls, Throughput, Window
+from accelmark.record import Agreement, Calls, Execution, Throughput, Window
 from accelmark.scenarios.inference import Answering, Timed
 from accelmark.scenarios.parts import common_window, parts_of, with_power
+from accelmark.scenarios.ready import Ready
 from tests.fakes import FakeClock, FakeDevice
 
 
@@ -104,6 +110,54 @@ def test_an_engine_that_fails_in_a_stream_fails_the_measurement() -> None:
         two.running(FakeDevice(FakeClock())) as (step, device),
     ):
         measure(step, device, budget_s=5, target=1e-9)
+
+
+class FakePrepared(Prepared):
+    """An engine whose calls take 4 ms and whose copies take 10 ms there and 6 ms back."""
+
+    execution = Execution(provider="fake")
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+
+    def place(self, inputs: tuple[Any, ...]) -> Any:
+        self.clock.advance(0.010)
+        return inputs
+
+    def stream(self) -> Callable[[Any], Any]:
+        def call(inputs: Any) -> Any:
+            self.clock.advance(0.004)
+            return inputs
+
+        return call
+
+    def fetch(self, outputs: Any) -> list[torch.Tensor]:
+        self.clock.advance(0.006)
+        return list(outputs)
+
+
+def test_loading_the_first_call_and_calls_with_copies_are_told_apart(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    def prepare(load: Load) -> Prepared:
+        clock.advance(7)
+        return FakePrepared(clock)
+
+    batches = [(torch.full((2, 3), float(i)),) for i in range(4)]
+    asked = Ready(
+        torch.nn.Identity(), batches, [list(b) for b in batches], 10, 600.0, 48.0, torch.contiguous_format
+    )
+    job = Job(network="fake", scenario="inference", batch_size=2)
+    answering = Answering(asked, job, TorchDevice("cpu"), tmp_path, clock, prepare)
+    assert [each[0].tolist() for each in answering.outputs()] == [b[0].tolist() for b in batches]
+    known = answering.metrics(Agreement(reference="r", samples=8, bound=1))
+    assert known["load_s"] == pytest.approx(7)
+    assert known["flops_per_sample"] == 300
+    assert answering.first_call_s == pytest.approx(0.004)
+    latency = conclude.latency(answering.with_copies())
+    assert latency is not None
+    assert latency.mean == pytest.approx(20)
+    assert latency.n == 50
 
 
 class TwoParts(Alone):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import NamedTuple
 
 from accelmark.job import TRAINING_ENGINES
+from accelmark.measure.machine import installed_version
 
 
 class Library(NamedTuple):
@@ -44,10 +44,9 @@ def named(engine: str) -> str | None:
     if engine in TRAINING_ENGINES:
         return None
     for distribution in LIBRARIES[engine].distributions:
-        try:
-            return f"{distribution} {version(distribution)}"
-        except PackageNotFoundError:
-            continue
+        version = installed_version(distribution)
+        if version is not None:
+            return f"{distribution} {version}"
     return engine
 
 

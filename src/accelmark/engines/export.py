@@ -8,6 +8,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,11 +18,16 @@ from accelmark.engines.tree import leaves
 from accelmark.errors import UnsupportedError
 
 
-def to_onnx(load: Load) -> Path:
-    """The file of a Load's module for the shapes of its batches, written once."""
+class Exported(NamedTuple):
+    """An ONNX file and the names of its inputs, in the order of the network's."""
+
+    path: Path
+    inputs: list[str]
+
+
+def to_onnx(load: Load) -> Exported:
+    """A Load's module for the shapes of its batches, as a file in its folder."""
     path = load.folder / "network.onnx"
-    if path.exists():
-        return path
     set_precision("fp32")
     try:
         with torch.no_grad(), quiet():
@@ -35,18 +41,20 @@ def to_onnx(load: Load) -> Path:
         raise UnsupportedError(
             f"the network cannot be exported to ONNX for these shapes: {first[:200]}"
         ) from error
-    return path
-
-
-def feeds(load: Load, names: list[str]) -> list[dict[str, torch.Tensor]]:
-    """Each batch by the names of the file's inputs."""
-    batches = [[tensor.contiguous() for tensor in leaves(batch)] for batch in load.batches]
-    if len(names) != len(batches[0]):
+    names, taken = [each.name for each in program.model.graph.inputs], len(list(leaves(load.batches[0])))
+    if len(names) != taken:
         raise UnsupportedError(
-            f"the exported graph takes {len(names)} inputs and the network {len(batches[0])}: the export "
-            f"dropped some"
+            f"the exported graph takes {len(names)} inputs and the network {taken}: the export dropped some"
         )
-    return [dict(zip(names, batch, strict=True)) for batch in batches]
+    return Exported(path, names)
+
+
+def calibration(load: Load, names: list[str]) -> list[dict[str, Any]]:
+    """Each batch as arrays, by the names of the file's inputs."""
+    return [
+        {name: tensor.contiguous().numpy() for name, tensor in zip(names, leaves(batch), strict=True)}
+        for batch in load.batches
+    ]
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import torch
 
-from accelmark.engines.export import feeds, quiet, to_onnx
+from accelmark.engines.export import Exported, calibration, quiet, to_onnx
 from accelmark.engines.inference import Load, Prepared
 from accelmark.engines.tree import leaves
 from accelmark.errors import UnsupportedError
@@ -24,9 +24,8 @@ ERRORS = 3
 def prepare(load: Load) -> Prepared:
     """A session over the exported network, quantised where that was asked for."""
     providers = _providers(load)
-    path = to_onnx(load)
-    if load.precision == "int8":
-        path = quantised(load, path)
+    exported = to_onnx(load)
+    path = quantised(load, exported) if load.precision == "int8" else exported.path
     options = onnxruntime.SessionOptions()
     options.log_severity_level = ERRORS
     options.intra_op_num_threads = load.threads
@@ -94,7 +93,6 @@ class Session(Prepared):
         self.load, self.session = load, session
         self.inputs = [each.name for each in session.get_inputs()]
         self.outputs = [each.name for each in session.get_outputs()]
-        feeds(load, self.inputs)
         on_cpu = load.device.type == "cpu"
         self.execution = Execution(
             provider=provider,
@@ -138,16 +136,15 @@ class Session(Prepared):
 class _Calibration:
     """The batches, as ONNX Runtime's quantiser reads them."""
 
-    def __init__(self, batches: list[dict[str, torch.Tensor]]) -> None:
-        self._left: Iterator[dict[str, torch.Tensor]] = iter(batches)
+    def __init__(self, batches: list[dict[str, Any]]) -> None:
+        self._left = iter(batches)
 
     def get_next(self) -> dict[str, Any] | None:
         """The next batch; None behind the last one."""
-        batch = next(self._left, None)
-        return None if batch is None else {name: tensor.numpy() for name, tensor in batch.items()}
+        return next(self._left, None)
 
 
-def quantised(load: Load, path: Path) -> Path:
+def quantised(load: Load, exported: Exported) -> Path:
     """The file with weights and activations of convolutions and matrix products in 8 bits.
 
     Static quantisation in the QDQ form: what is measured on the batches are the ranges of activations, and
@@ -156,15 +153,14 @@ def quantised(load: Load, path: Path) -> Path:
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    names = [each.name for each in onnx.load(path, load_external_data=False).graph.input]
     ready, result = load.folder / "ready.onnx", load.folder / "int8.onnx"
     on_cpu = load.device.type == "cpu"
     with quiet():
-        quant_pre_process(str(path), str(ready), skip_symbolic_shape=True)
+        quant_pre_process(str(exported.path), str(ready), skip_symbolic_shape=True)
         quantization.quantize_static(
             str(ready),
             str(result),
-            _Calibration(feeds(load, names)),
+            _Calibration(calibration(load, exported.inputs)),
             quant_format=quantization.QuantFormat.QDQ,
             per_channel=True,
             # A GPU's integer units multiply signed numbers. CPUs without VNNI add pairs of products in 16

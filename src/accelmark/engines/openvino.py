@@ -12,7 +12,7 @@ import openvino.properties as props
 import openvino.properties.hint as hints
 import torch
 
-from accelmark.engines.export import feeds, quiet, to_onnx
+from accelmark.engines.export import calibration, quiet, to_onnx
 from accelmark.engines.inference import Load, Prepared
 from accelmark.engines.tree import leaves
 from accelmark.errors import UnsupportedError
@@ -40,7 +40,7 @@ def prepare(load: Load) -> Prepared:
     core = openvino.Core()
     if device not in {name.partition(".")[0] for name in core.available_devices}:
         raise UnsupportedError(f"OpenVINO finds no {device} here; it has {', '.join(core.available_devices)}")
-    model = core.read_model(to_onnx(load))
+    model = core.read_model(to_onnx(load).path)
     if load.precision == "int8":
         model = quantised(load, model)
     settings: dict[Any, Any] = {hints.inference_precision: _TYPES[load.precision]}
@@ -89,11 +89,9 @@ def quantised(load: Load, model: Any) -> Any:
     import nncf
 
     names = [each.get_any_name() for each in model.inputs]
-    batches = [{name: tensor.numpy() for name, tensor in batch.items()} for batch in feeds(load, names)]
-    attention = any(node.get_type_name() == "Softmax" for node in model.get_ops()) and any(
-        node.get_type_name() == "MatMul" for node in model.get_ops()
-    )
-    convolutions = any("Convolution" in node.get_type_name() for node in model.get_ops())
+    batches = calibration(load, names)
+    kinds = {node.get_type_name() for node in model.get_ops()}
+    attention = {"Softmax", "MatMul"} <= kinds and not any("Convolution" in kind for kind in kinds)
     with quiet():
         return nncf.quantize(
             model,
@@ -101,7 +99,7 @@ def quantised(load: Load, model: Any) -> Any:
             preset=nncf.QuantizationPreset.MIXED,
             subset_size=len(batches),
             # Attention's activations are wide on a few channels, which this scheme leaves room for.
-            model_type=nncf.ModelType.TRANSFORMER if attention and not convolutions else None,
+            model_type=nncf.ModelType.TRANSFORMER if attention else None,
         )
 
 

@@ -35,9 +35,8 @@ def prepare(load: Load) -> Prepared:
     """Build the plan; minutes for a large network, because kernels are chosen by timing them."""
     if load.device.type != "cuda":
         raise UnsupportedError("TensorRT runs on NVIDIA GPUs")
-    path = to_onnx(load)
-    if load.precision == "int8":
-        path = quantised(load, path)
+    exported = to_onnx(load)
+    path = quantised(load, exported) if load.precision == "int8" else exported.path
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network(0)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from accelmark.measure.clock import MONOTONIC, Clock
 from accelmark.measure.device import Device
 
 
@@ -20,12 +19,10 @@ class InFlight:
 
     def __init__(
         self,
-        calls: list[Callable[[int], None]],
+        calls: Sequence[Callable[[int], None]],
         units: float,
-        record: Callable[[int, float], None],
-        clock: Clock = MONOTONIC,
     ) -> None:
-        self.units, self.record, self.clock = units, record, clock
+        self.units = units
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._threads = [
@@ -64,13 +61,11 @@ class InFlight:
     def _stream(self, index: int, call: Callable[[int], None]) -> None:
         turn = index
         while not self._stop.is_set():
-            start = self.clock()
             try:
                 call(turn)
             except Exception as error:  # noqa: BLE001 - raised again by whoever waits for the call
                 self._ended.put(error)
                 return
-            self.record(index, (self.clock() - start) * 1000)
             self._ended.put(None)
             turn += 1
 

@@ -10,7 +10,6 @@ import importlib
 import importlib.metadata
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -85,6 +84,7 @@ class Gpu(Model):
     ecc: bool | None = None
     mig: bool | None = None
     partitions: tuple[str, ...] = ()
+    partition_uuids: tuple[str, ...] = ()
 
 
 def read_text(path: Path) -> str | None:
@@ -350,15 +350,16 @@ def ask(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-def _partitions(nvml: Any, handle: Any) -> list[str]:
-    """Names of the MIG instances, such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb`."""
-    names = []
+def _partitions(nvml: Any, handle: Any) -> list[tuple[str, str]]:
+    """Names of the MIG instances, such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb`, and their UUIDs."""
+    found = []
     for position in range(ask(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
         instance = ask(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, position)
         name = ask(nvml, nvml.nvmlDeviceGetName, instance) if instance is not None else None
+        uuid = ask(nvml, nvml.nvmlDeviceGetUUID, instance) if name is not None else None
         if name is not None:
-            names.append(str(name))
-    return names
+            found.append((str(name), str(uuid)))
+    return found
 
 
 def _describe_gpu(nvml: Any, index: int, driver: str | None) -> Gpu:
@@ -373,6 +374,7 @@ def _describe_gpu(nvml: Any, index: int, driver: str | None) -> Gpu:
     ecc = ask(nvml, nvml.nvmlDeviceGetEccMode, handle)
     mig = ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
     mig_on = mig is not None and mig[0] == nvml.NVML_DEVICE_MIG_ENABLE
+    partitions = _partitions(nvml, handle) if mig_on else []
     return Gpu(
         index=index,
         name=name,
@@ -385,7 +387,8 @@ def _describe_gpu(nvml: Any, index: int, driver: str | None) -> Gpu:
         persistence=bool(persistence) if persistence is not None else None,
         ecc=bool(ecc[0]) if ecc is not None else None,
         mig=mig_on if mig is not None else None,
-        partitions=tuple(_partitions(nvml, handle)) if mig_on else (),
+        partitions=tuple(name for name, _ in partitions),
+        partition_uuids=tuple(uuid for _, uuid in partitions),
     )
 
 
@@ -410,29 +413,24 @@ def nvidia_gpus(nvml: Any = None) -> tuple[list[Gpu], str | None]:
 
 
 class MigInstance(NamedTuple):
-    """A part of a board that NVIDIA's driver has set up, with its profile, such as `1g.10gb`."""
+    """A part of a board that NVIDIA's driver has set up: `NVIDIA H100 80GB HBM3 MIG 1g.10gb` and its UUID."""
 
+    name: str
     uuid: str
-    profile: str
+
+    @property
+    def profile(self) -> str:
+        """What it has of the board, such as `1g.10gb`."""
+        return self.name.rpartition("MIG ")[2]
 
 
-def mig_instances(nvml: Any = None) -> list[MigInstance]:
-    """The MIG instances of all boards, in NVML's order; none are made here. Empty without a driver or MIG."""
-    nvml = load_nvml(nvml)
-    if isinstance(nvml, str):
-        return []
-    found = []
-    for index in range(nvml.nvmlDeviceGetCount()):
-        board = nvml.nvmlDeviceGetHandleByIndex(index)
-        for place in range(ask(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, board) or 0):
-            try:
-                instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(board, place)
-                name, uuid = nvml.nvmlDeviceGetName(instance), nvml.nvmlDeviceGetUUID(instance)
-            except nvml.NVMLError:
-                continue  # this place is not taken
-            profile = re.search(r"MIG\s+(\S+)", name)
-            found.append(MigInstance(uuid, profile[1] if profile else name))
-    return found
+def mig_instances(profile: str | None = None, nvml: Any = None) -> list[MigInstance]:
+    """The MIG instances of all boards, or those of a profile, in NVML's order; none are made here."""
+    gpus, _ = nvidia_gpus(nvml)
+    found = [
+        MigInstance(*each) for gpu in gpus for each in zip(gpu.partitions, gpu.partition_uuids, strict=True)
+    ]
+    return [each for each in found if profile in (None, each.profile)]
 
 
 # --- software ----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from accelmark.errors import UnsupportedError, UsageError, unknown
 from accelmark.job import Job, Model
-from accelmark.networks.base import Network
+from accelmark.networks.base import CHOICES, Config, Network
 
 
 class SizeEntry(Model):
@@ -101,6 +101,13 @@ class CatalogEntry(Model):
         task = job.parameters.get("task")
         own_task = task in (None, next(iter(self.tasks), None))
         return own_task and job.sequence_length == self.sizes[job.size].sequence_length
+
+
+def configuration(network: Network, job: Job) -> Config:
+    """A network's configuration as a Job asks for it, but for the batch size."""
+    task = job.parameters.get("task")
+    choices = {name: job.parameters[name] for name in CHOICES if name in job.parameters}
+    return network.configure(job.size, str(task) if task else None, job.sequence_length, **choices)
 
 
 _registered: dict[str, Network] = {}

@@ -25,7 +25,7 @@ from accelmark.networks import registry
 from accelmark.networks.base import CHOICES, LOOKUPS
 from accelmark.networks.registry import CatalogEntry
 from accelmark.run import suite as suites
-from accelmark.run.request import parts, ranks
+from accelmark.run.request import parts, profile, ranks
 from accelmark.run.suite import BatchRule, Entry, latency_bound_ms
 from accelmark.system import System
 
@@ -170,7 +170,7 @@ def _entry(
             parameters["instances"] = instances
         if wish.gradient_accumulation:
             parameters["gradient_accumulation"] = wish.gradient_accumulation
-        default = 1 if scenario in ONE_AT_A_TIME else network.sizes[size].batch_size
+        default = default_batch(network, scenario, size)
         batch: int | None = default
         if rule != "default":
             batch = rule if isinstance(rule, int) else None
@@ -204,6 +204,11 @@ def _entry(
             )
         )
     return planned
+
+
+def default_batch(network: CatalogEntry, scenario: str, size: str) -> int:
+    """The batch size where nobody asks for one, and where a search for one begins."""
+    return 1 if scenario in ONE_AT_A_TIME else network.sizes[size].batch_size
 
 
 def _use(network: CatalogEntry, size: str, entry: Entry, wish: Wish) -> tuple[str | None, int | None]:
@@ -309,18 +314,17 @@ def no_such_parts(job: Job, system: System) -> str | None:
     if job.partition is None:
         return None
     accelerator, wanted = system.accelerator, max(parts(job), ranks(job))
-    fraction = job.partition.startswith("1/")
+    wanted_profile = profile(job)
     if accelerator.kind == "cpu":
-        if fraction and wanted > accelerator.count:
+        if wanted_profile is not None:
+            return f"needs MIG instances of {wanted_profile}; a CPU has none"
+        if wanted > accelerator.count:
             return f"needs {wanted} CPU cores, one for each part; {_have(system)}"
-        return None if fraction else f"needs MIG instances of {job.partition}; a CPU has none"
-    instances = mig_instances() if accelerator.kind == "cuda" else []
-    if fraction and not instances:
-        return None  # several processes share the board
-    there = [each for each in instances if fraction or each.profile == job.partition]
-    if len(there) >= ranks(job):
         return None
-    what = "MIG instances" if fraction else f"MIG instances of {job.partition}"
+    there = mig_instances(wanted_profile) if accelerator.kind == "cuda" else []
+    if len(there) >= ranks(job) or (wanted_profile is None and not there):
+        return None  # without MIG several processes share the board
+    what = f"MIG instances of {wanted_profile}" if wanted_profile else "MIG instances"
     return f"needs {ranks(job)} {what}; there are {len(there)}: make them with nvidia-smi mig"
 
 

@@ -16,7 +16,7 @@ from accelmark.measure.machine import describe_host, nvidia_gpus
 from accelmark.networks import registry
 from accelmark.networks.registry import CatalogEntry
 from accelmark.record import Record
-from accelmark.run.plan import ONE_AT_A_TIME, Planned, engine_cannot, no_such_parts, too_large
+from accelmark.run.plan import Planned, default_batch, engine_cannot, no_such_parts, too_large
 from accelmark.system import Accelerator, System
 
 #: Scenarios that this build can run.
@@ -58,7 +58,7 @@ class Reproduction:
             rule=self.rule,
             unsupported="; ".join(self.missing) or None,
             flops_per_sample=network.flops(self.job) if self.job.scenario == "training" else None,
-            default_batch=network.sizes[self.job.size].batch_size,
+            default_batch=default_batch(network, self.job.scenario, self.job.size),
         )
 
 
@@ -210,9 +210,7 @@ def _batch(
     rule = job.parameters.get("batch_size_rule")
     if rule is not None and not small:
         return None, str(rule)
-    default = network.sizes[size].batch_size if network and size in network.sizes else None
-    if default is not None and job.scenario in ONE_AT_A_TIME:
-        default = 1
+    default = default_batch(network, job.scenario, size) if network and size in network.sizes else None
     if job.batch_size is not None and not small:
         return job.batch_size, None
     there = "not stated" if job.batch_size is None else str(job.batch_size)

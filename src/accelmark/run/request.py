@@ -41,6 +41,11 @@ def parts(job: Job) -> int:
     return int(whole[1]) if whole else ranks(job)
 
 
+def profile(job: Job) -> str | None:
+    """The MIG profile that a Job's parts must have, such as `1g.10gb`; `None` if any equal parts will do."""
+    return None if job.partition is None or job.partition.startswith("1/") else job.partition
+
+
 class Failure(Model):
     """Why a worker ended without a Record, written by the rank that knows."""
 

@@ -14,12 +14,13 @@ from accelmark.errors import unknown
 from accelmark.job import Model
 from accelmark.networks import registry
 
+_UNDER = r"under (\d+(?:\.\d+)?)ms"
 #: A fixed batch per accelerator, the network's default, the largest that fits, the fastest, or the largest
 #: whose 99th percentile of latency is under a bound.
 BatchRule = (
     Annotated[int, Field(ge=1)]
     | Literal["default", "max", "best"]
-    | Annotated[str, Field(pattern=r"^under \d+(\.\d+)?ms$")]
+    | Annotated[str, Field(pattern=f"^{_UNDER}$")]
 )
 
 
@@ -46,7 +47,7 @@ class Entry(Model):
 
 def latency_bound_ms(rule: BatchRule) -> float | None:
     """The bound of a rule like `under 7ms`, or None for another one."""
-    found = re.fullmatch(r"under (\d+(?:\.\d+)?)ms", rule) if isinstance(rule, str) else None
+    found = re.fullmatch(_UNDER, rule) if isinstance(rule, str) else None
     return float(found[1]) if found else None
 
 

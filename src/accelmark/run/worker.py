@@ -19,7 +19,16 @@ from accelmark.errors import DivergedError, UnsupportedError
 from accelmark.measure.machine import memory_available_gib, mig_instances, usable_cpus
 from accelmark.record import Record, Source, Status, Window
 from accelmark.run.ranks import die_with_parent
-from accelmark.run.request import PROGRESS, RECORD, REQUEST, Failure, Request, failure_file, parts
+from accelmark.run.request import (
+    PROGRESS,
+    RECORD,
+    REQUEST,
+    Failure,
+    Request,
+    failure_file,
+    parts,
+    profile,
+)
 
 if TYPE_CHECKING:
     from accelmark.engines.pytorch import TorchDevice
@@ -40,7 +49,7 @@ def main(folder: Path) -> int:
         _share_cpu(rank, parts(request.job))
         _limit_memory(ranks)
     elif request.job.partition is not None:
-        _see_own_instance(rank)
+        _see_own_instance(rank, profile(request.job))
     # Torch is imported after the limits are set, so that its thread pools are made inside of them.
     from accelmark.engines.pytorch import is_out_of_memory
 
@@ -141,9 +150,9 @@ def _write(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def _see_own_instance(rank: int) -> None:
+def _see_own_instance(rank: int, profile: str | None) -> None:
     """On a board that is divided into MIG instances each process sees one of them; else all see the board."""
-    instances = mig_instances()
+    instances = mig_instances(profile)
     if instances:
         os.environ["CUDA_VISIBLE_DEVICES"] = instances[rank].uuid
 

@@ -91,7 +91,7 @@ def _nothing_alike(precision: str, samples: int) -> Agreement:
 def disagreement(agreement: Agreement, precision: str) -> str | None:
     """Why outputs are not those of the reference, or None."""
     if agreement.relative_rms is None and agreement.equal == 0:
-        return f"the outputs have other shapes than those of {REFERENCE}, or are no numbers"
+        return f"no output is that of {REFERENCE}: they have other shapes, are no numbers, or all differ"
     if agreement.relative_rms is not None and agreement.relative_rms > agreement.bound:
         return (
             f"the outputs are not those of {REFERENCE}: they differ by {agreement.relative_rms:.2g} of their "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from accelmark import conclude
 from accelmark.engines import inference as engines
@@ -17,14 +18,13 @@ from accelmark.measure.clock import MONOTONIC, Clock
 from accelmark.measure.device import Device
 from accelmark.measure.in_flight import InFlight, ObservedDevice
 from accelmark.measure.loop import Alone, Group, Measurement, measure
-from accelmark.measure.memory import HostMemory
 from accelmark.networks.base import Network
-from accelmark.record import Agreement, Calls, Metrics, Part, Samples, Status, Throughput, Window
+from accelmark.record import Agreement, Calls, Metrics, Part, Samples, Status, Throughput
 from accelmark.scenarios.agreement import compare, disagreement
 from accelmark.scenarios.outcome import OnWindow, Outcome
 from accelmark.scenarios.parts import calls_of_all, common_window, parts_of, with_power
 from accelmark.scenarios.ready import Ready, ready
-from accelmark.scenarios.watch import Watch, memory
+from accelmark.scenarios.watch import Watch, two_steps
 
 #: Share of the budget in which each part of a machine in parts is measured alone, all of them together.
 ALONE_SHARE = 0.4
@@ -56,9 +56,11 @@ def run(
         ordered=not network.task.endswith(("detection", "instance segmentation")),
     )
     known = answering.metrics(agreement)
+    execution = answering.prepared.execution.model_copy(
+        update={"copies": NO_COPIES if device.kind == "cpu" else IN_TIME}
+    )
     wrong = disagreement(agreement, job.precision or "fp32")
     if wrong is not None:
-        execution = answering.prepared.execution
         return Outcome(Status.DIVERGED, [wrong], Metrics(**known), Samples(), execution=execution)
     timed = Timed(answering, int(job.parameters.get("streams", 1)), background=in_parts)
     unit = f"{network.inference_unit or network.unit}/s"
@@ -114,27 +116,18 @@ def run(
     return outcome._replace(
         metrics=metrics,
         samples=outcome.samples.model_copy(update={"calls": calls, "step_ms": []}),
-        execution=answering.prepared.execution.model_copy(
-            update={"copies": NO_COPIES if device.kind == "cpu" else IN_TIME}
-        ),
+        execution=execution,
     )
 
 
 def trial(network: Network, job: Job, device: TorchDevice, group: Group, folder: Path) -> Outcome:
-    """Two calls, to see whether a batch fits."""
-    device.reset_peak_memory()
-    with HostMemory() as host:
+    """Two calls, to see whether a batch fits, with what the engine needs to make the network ready."""
+
+    def make() -> Callable[[], float]:
         asked = ready(network, job, device.torch_device)
-        answering = Answering(asked, job, device, folder / f"engine-{group.rank}")
-        call = answering.prepared.stream()
-        call(answering.placed[0])
-        start = MONOTONIC()
-        call(answering.placed[1])
-        seconds = MONOTONIC() - start
-    device_gib, host_gib = memory(device, host, group)
-    window = Window(start_s=0, seconds=seconds, units=answering.rows * group.size, steps=1)
-    metrics = Metrics(memory_peak_gib=device_gib, host_memory_peak_gib=host_gib, step_s=seconds)
-    return Outcome(Status.OK, [], metrics, Samples(windows=[window]))
+        return Timed(Answering(asked, job, device, folder / f"engine-{group.rank}")).one
+
+    return two_steps(make, device, group)
 
 
 class Answering:
@@ -158,11 +151,11 @@ class Answering:
             batches=asked.batches,
             precision=job.precision or "fp32",
             device=device.torch_device,
-            threads=int(os.environ.get("OMP_NUM_THREADS", "1")),
+            threads=torch.get_num_threads(),
             folder=folder,
             streams=int(job.parameters.get("streams", 1)),
             memory_format=asked.memory_format,
-            # Optimising thousands of a detector's nodes takes longer than the engine's own optimiser does.
+            # Small networks are measured to see that they work, and optimising their graphs takes longer.
             optimize_graph=job.size == "full",
         )
         start = clock()
@@ -220,7 +213,7 @@ class Timed:
         self, answering: Answering, streams: int = 1, background: bool = False, clock: Clock = MONOTONIC
     ) -> None:
         self.answering, self.clock = answering, clock
-        self._ways = [answering.prepared.stream() for _ in range(streams)]
+        self._streams = [self._timed(i, answering.prepared.stream()) for i in range(streams)]
         self._overlap = streams > 1 or background
         #: Stream and milliseconds of each call; one list, because streams add to it at the same time.
         self._calls: list[tuple[int, float]] = []
@@ -230,11 +223,16 @@ class Timed:
     def running(self, device: Device) -> Iterator[tuple[Callable[[], float], Device]]:
         """A step for the loop, and what the loop synchronises; streams run until the block ends."""
         if not self._overlap:
-            yield self._one, device
+            yield self.one, device
             return
-        rows = float(self.answering.rows)
-        with InFlight([self._of(way) for way in self._ways], rows, self._add, self.clock) as flight:
+        with InFlight(self._streams, float(self.answering.rows)) as flight:
             yield flight, ObservedDevice(device, flight)
+
+    def one(self) -> float:
+        """The first stream's next call; its units."""
+        self._streams[0](self._turn)
+        self._turn += 1
+        return float(self.answering.rows)
 
     def forget(self) -> None:
         """Warm-up is over."""
@@ -249,22 +247,13 @@ class Timed:
             ms=[ms for _, ms in calls],
         )
 
-    def _add(self, stream: int, ms: float) -> None:
-        self._calls.append((stream, ms))
-
-    def _of(self, way: Callable[[Any], Any]) -> Callable[[int], None]:
+    def _timed(self, stream: int, way: Callable[[Any], Any]) -> Callable[[int], None]:
         placed = self.answering.placed
 
         def call(turn: int) -> None:
-            way(placed[turn % len(placed)])
+            inputs = placed[turn % len(placed)]
+            start = self.clock()
+            way(inputs)
+            self._calls.append((stream, (self.clock() - start) * 1000))
 
         return call
-
-    def _one(self) -> float:
-        placed = self.answering.placed
-        inputs = placed[self._turn % len(placed)]
-        self._turn += 1
-        start = self.clock()
-        self._ways[0](inputs)
-        self._add(0, (self.clock() - start) * 1000)
-        return float(self.answering.rows)

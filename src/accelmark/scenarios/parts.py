@@ -59,9 +59,7 @@ def parts_of(group: Group, windows: Sequence[Window], calls: Calls, alone: Throu
                 name=f"part {i + 1} of {group.size}",
                 throughput=together,
                 alone=Throughput(value=value, unit=alone.unit, ci95=interval, n=int(n), processes=1),
-                latency_ms=conclude.latency(
-                    [ms for stream, ms in zip(calls.stream, calls.ms, strict=True) if stream == i]
-                ),
+                latency_ms=conclude.latency_of(calls, i),
             )
         )
     return parts

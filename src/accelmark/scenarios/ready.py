@@ -13,7 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from accelmark.engines.pytorch import set_precision
 from accelmark.engines.tree import leaves, mapped, placed
 from accelmark.job import Job
-from accelmark.networks.base import CHOICES, Network
+from accelmark.networks import registry
+from accelmark.networks.base import Network
 
 #: Different batches that calls rotate over, so that no cache answers.
 BATCHES = 4
@@ -43,9 +44,7 @@ class Ready:
 def ready(network: Network, job: Job, device: torch.device) -> Ready:
     """Build a Job's network for inference, and answer its batches in eager fp32 on the device."""
     torch.manual_seed(job.seed)
-    task = job.parameters.get("task")
-    choices = {name: job.parameters[name] for name in CHOICES if name in job.parameters}
-    config = network.configure(job.size, str(task) if task else None, job.sequence_length, **choices)
+    config = registry.configuration(network, job)
     built = network.build(config)
     module = network.inference(built, config)
     generator = torch.Generator().manual_seed(job.seed)

@@ -23,14 +23,12 @@ from accelmark.engines.pytorch import (
 from accelmark.engines.tree import placed
 from accelmark.errors import DivergedError, UnsupportedError
 from accelmark.job import Job, Settings
-from accelmark.measure.clock import MONOTONIC
 from accelmark.measure.loop import Group, measure
-from accelmark.measure.memory import HostMemory
-from accelmark.networks.base import CHOICES, Network
+from accelmark.networks import registry
+from accelmark.networks.base import Network
 from accelmark.networks.sharding import divided
-from accelmark.record import Metrics, Samples, Status, Window
 from accelmark.scenarios.outcome import OnWindow, Outcome
-from accelmark.scenarios.watch import Watch, memory
+from accelmark.scenarios.watch import Watch, two_steps
 
 #: Different batches that the steps rotate over: more than one, so that nothing is computed once and kept, and
 #: few, so that their memory does not count against the batch size.
@@ -79,19 +77,9 @@ def run(
 def trial(network: Network, job: Job, device: TorchDevice, group: Group) -> Outcome:
     """Two steps, to see whether a batch fits: the second has the optimiser's state and its peak."""
     step = TrainingStep(network, job, device, group.rank, group.size)
-    device.reset_peak_memory()
-    with HostMemory() as host:
-        step()
-        device.synchronize()
-        start = MONOTONIC()
-        units = step()
-        device.synchronize()
-        seconds = MONOTONIC() - start
+    outcome = two_steps(lambda: step, device, group)
     step.check_finite()
-    device_gib, host_gib = memory(device, host, group)
-    window = Window(start_s=0, seconds=seconds, units=units * group.size, steps=1)
-    metrics = Metrics(memory_peak_gib=device_gib, host_memory_peak_gib=host_gib, step_s=seconds)
-    return Outcome(Status.OK, [], metrics, Samples(windows=[window]))
+    return outcome
 
 
 def _mean_over_ranks(group: Group, value: float) -> float:
@@ -116,9 +104,7 @@ class TrainingStep:
         self.device_type = device.torch_device.type
         self.accumulation = int(job.parameters.get("gradient_accumulation", 1))
         self.ranks = ranks
-        task = job.parameters.get("task")
-        choices = {name: job.parameters[name] for name in CHOICES if name in job.parameters}
-        config = network.configure(job.size, str(task) if task else None, job.sequence_length, **choices)
+        config = registry.configuration(network, job)
         batch_size = job.batch_size or config.batch_size
         config = dataclasses.replace(config, batch_size=batch_size)
         if batch_size < network.least_batch_size:

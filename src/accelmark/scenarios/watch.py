@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +18,7 @@ from accelmark.measure.loop import Group, Measurement
 from accelmark.measure.memory import HostMemory
 from accelmark.measure.others import OtherProcesses
 from accelmark.measure.telemetry import Telemetry, since, throttled
-from accelmark.record import Metrics, Quantity, Samples, Span, Window
+from accelmark.record import Metrics, Quantity, Samples, Span, Status, Window
 from accelmark.scenarios.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -126,6 +127,23 @@ class Watch:
             telemetry=sensors,
         )
         return Outcome(status, [*said, *reasons], metrics, samples, conditions or {})
+
+
+def two_steps(make: Callable[[], Callable[[], float]], device: TorchDevice, group: Group) -> Outcome:
+    """Make a step and run it twice, to see whether a batch fits; the second is timed, and waited for."""
+    device.reset_peak_memory()
+    with HostMemory() as host:
+        step = make()
+        step()
+        device.synchronize()
+        start = MONOTONIC()
+        units = step()
+        device.synchronize()
+        seconds = MONOTONIC() - start
+    device_gib, host_gib = memory(device, host, group)
+    window = Window(start_s=0, seconds=seconds, units=units * group.size, steps=1)
+    metrics = Metrics(memory_peak_gib=device_gib, host_memory_peak_gib=host_gib, step_s=seconds)
+    return Outcome(Status.OK, [], metrics, Samples(windows=[window]))
 
 
 class EnergyOfWindows:
